@@ -1,0 +1,110 @@
+package envelope
+
+import (
+	"time"
+
+	"github.com/spillway-mq/spillway/failure"
+)
+
+// Prefix starts every metadata key that belongs to Spillway.
+const Prefix = "spillway-"
+
+// The metadata keys. They are frozen: other services, and messages in flight
+// during an upgrade, rely on them.
+const (
+	KeyStateVersion     = "spillway-state-version"
+	KeyBroker           = "spillway-broker"
+	KeyAttempt          = "spillway-attempt"
+	KeyFirstAttemptAt   = "spillway-first-attempt-at"
+	KeyDueAt            = "spillway-due-at"
+	KeyHops             = "spillway-hops"
+	KeySourceTopic      = "spillway-source-topic"
+	KeySourcePartition  = "spillway-source-partition"
+	KeySourceOffset     = "spillway-source-offset"
+	KeySourceTimestamp  = "spillway-source-timestamp"
+	KeyConsumerGroup    = "spillway-consumer-group"
+	KeyHandler          = "spillway-handler"
+	KeyConsumerVersion  = "spillway-consumer-version"
+	KeyErrorClass       = "spillway-error-class"
+	KeyErrorNature      = "spillway-error-nature"
+	KeyErrorCode        = "spillway-error-code"
+	KeyErrorMessage     = "spillway-error-message"
+	KeyTruncated        = "spillway-truncated"
+	KeyDeadLetterReason = "spillway-dead-letter-reason"
+	KeyReference        = "spillway-reference"
+	KeyParkedAt         = "spillway-parked-at"
+	KeyParkChecks       = "spillway-park-checks"
+	KeyTraceID          = "spillway-trace-id"
+	KeyMessageType      = "spillway-message-type"
+	KeyAggregate        = "spillway-aggregate"
+	KeyProducerVersion  = "spillway-producer-version"
+	KeySchemaVersion    = "spillway-schema-version"
+	KeyDeadLetteredAt   = "spillway-dead-lettered-at"
+	KeyDeadLetterID     = "spillway-dead-letter-id"
+	KeyReplayID         = "spillway-replay-id"
+	KeyReplayOf         = "spillway-replay-of"
+	KeyReplayReason     = "spillway-replay-reason"
+	KeyReplayCount      = "spillway-replay-count"
+	KeyDroppedHeaders   = "spillway-dropped-headers"
+)
+
+// Position is where a message lay when it was first delivered. Fields that
+// the broker does not have are nil or zero, never invented.
+type Position struct {
+	Topic     string
+	Partition *int32
+	Offset    *int64
+	Timestamp time.Time
+}
+
+// State is what Spillway knows of one message. It travels in the message's
+// metadata, so that no counter lives in process memory.
+//
+// The zero State is that of a message on its first delivery.
+type State struct {
+	Broker         string    // kind of broker, such as "kafka"
+	Attempt        int       // the attempt that comes next, or that just failed in a dead letter; from 1
+	FirstAttemptAt time.Time // zero before the first attempt
+	DueAt          time.Time // zero means now
+	Hops           int       // re-deliveries on the way to DueAt; not attempts
+	Source         Position  // of the first delivery; never overwritten
+
+	ConsumerGroup   string
+	Handler         string
+	ConsumerVersion string
+
+	Class     failure.Class
+	Nature    failure.Nature
+	Code      failure.Code
+	Message   string // error text, redacted, at most MaxErrorRunes runes
+	Truncated bool   // Message was cut, or optional keys were left out
+
+	Reference  string
+	ParkedAt   time.Time
+	ParkChecks int
+
+	TraceID         string
+	MessageType     string
+	Aggregate       string
+	ProducerVersion string
+	SchemaVersion   string
+
+	Reason         string // policy.Reason; empty unless dead-lettered
+	DeadLetteredAt time.Time
+	DeadLetterID   string
+	DroppedHeaders []string // names of user headers left out of the dead letter at the user's wish
+
+	ReplayID     string
+	ReplayOf     string
+	ReplayReason string
+	ReplayCount  int
+}
+
+// MaxErrorRunes bounds the error text kept in a message, in runes.
+const MaxErrorRunes = 500
+
+// MaxDueAhead bounds how far ahead a due time read from a message may lie.
+const MaxDueAhead = 7 * 24 * time.Hour
+
+// Pair is one metadata key with its value.
+type Pair struct{ Key, Value string }

@@ -1,0 +1,97 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/policy"
+)
+
+// Hooks are told what happens to messages. Every field is optional. Hooks are
+// called on the message's own goroutine: they must return quickly, must not
+// keep the context, and must be safe for concurrent use.
+type Hooks struct {
+	// OnStart: a delivery has entered the chain.
+	OnStart func(context.Context, StartInfo)
+	// OnAttempt: the handler has returned, or panicked.
+	OnAttempt func(context.Context, AttemptInfo)
+	// OnHandoffFailure: a hand-off was not confirmed; it will be repeated, or
+	// ends as the outcome says that follows.
+	OnHandoffFailure func(context.Context, HandoffFailureInfo)
+	// OnOutcome: the delivery has left the chain. Called once for each OnStart,
+	// where the decision was taken and carried out.
+	OnOutcome func(context.Context, OutcomeInfo)
+}
+
+// Outcome is how a delivery ended.
+type Outcome string
+
+const (
+	OutcomeProcessed    Outcome = "processed"     // the handler, and the publishing of its outputs, succeeded
+	OutcomeRetried      Outcome = "retried"       // handed off to retry
+	OutcomeParked       Outcome = "parked"        // handed off to the parking lot
+	OutcomeDeadLettered Outcome = "dead_lettered" // handed off to the dead letter stream
+	OutcomeLastResort   Outcome = "last_resort"   // written to the last resort, because no stream takes it
+	OutcomeReturned     Outcome = "returned"      // given back to the broker, uncounted
+	OutcomeDelayed      Outcome = "delayed"       // came before its due time and was handed off for the rest of it
+	OutcomeSuspected    Outcome = "suspected"     // handed off to the suspect stream: delivered too often without an outcome
+)
+
+// MessageInfo identifies a delivery. It is comparable.
+type MessageInfo struct {
+	Consumer      adapters.Consumer
+	Stream        adapters.Stream
+	Handler       string
+	MessageID     string
+	Partition     int32 // of the stream it came from; zero where the broker has none
+	Offset        int64
+	Attempt       int  // from 1
+	Replay        bool // a person sent it back
+	DeliveryCount int  // zero where the broker does not count
+}
+
+// StartInfo is what [Hooks].OnStart is told.
+type StartInfo struct {
+	MessageInfo
+	// At is when the delivery entered the chain.
+	At time.Time
+	// DueAt is when it was due; zero for a first delivery.
+	DueAt time.Time
+}
+
+// AttemptInfo is what [Hooks].OnAttempt is told.
+type AttemptInfo struct {
+	MessageInfo
+	// Duration of the handler's call.
+	Duration time.Duration
+	// Err is what the handler returned; nil for success.
+	Err error
+}
+
+// HandoffFailureInfo is what [Hooks].OnHandoffFailure is told.
+type HandoffFailureInfo struct {
+	MessageInfo
+	// To is the stream that did not take the message.
+	To adapters.Stream
+	// Tries so far, from 1.
+	Tries int
+	// Next is the pause before the next try; zero if there is none.
+	Next time.Duration
+	Err  error
+}
+
+// OutcomeInfo is what [Hooks].OnOutcome is told.
+type OutcomeInfo struct {
+	MessageInfo
+	Outcome Outcome
+	// Failure that was decided about; zero for processed, returned and delayed.
+	Failure failure.Failure
+	// Reason for a dead letter, else empty.
+	Reason policy.Reason
+	// DeadLetterID of a dead letter, else empty.
+	DeadLetterID string
+	// DueAt is the next delivery of a retried, parked or delayed message.
+	DueAt time.Time
+}
