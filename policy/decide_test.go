@@ -180,6 +180,7 @@ func TestDecideByPolicy(t *testing.T) {
 		{"permanent keeps its reason", aged(Policy{}), of(permanent), History{Attempts: 1, FirstAttemptAt: now.Add(-time.Hour)}, dead(ReasonPermanent)},
 		{"exhausted keeps its reason", aged(Policy{}), of(transient), History{Attempts: 12, FirstAttemptAt: now.Add(-time.Hour)}, dead(ReasonAttemptsExhausted)},
 		{"parking ends with age", aged(Policy{}), of(ambiguous), History{Attempts: 3, FirstAttemptAt: now.Add(-10 * time.Second)}, Park{now.Add(50 * time.Second), now.Add(50 * time.Second)}},
+		{"parking ends before age", Policy{MaxAge: 48 * time.Hour}, of(ambiguous), History{Attempts: 3, FirstAttemptAt: now}, Park{now.Add(5 * time.Minute), now.Add(time.Hour)}},
 		{"parked, at the age limit", aged(Policy{}), of(ambiguous), History{Attempts: 3, FirstAttemptAt: now.Add(-time.Minute), ParkedAt: now.Add(-50 * time.Second)}, dead(ReasonTooOld)},
 		{"parked, beyond both", aged(Policy{}), of(ambiguous), History{Attempts: 3, FirstAttemptAt: now.Add(-2 * time.Hour), ParkedAt: now.Add(-2 * time.Hour)}, dead(ReasonParkingDeadline)},
 

@@ -84,6 +84,8 @@ func TestGivesUpAfter(t *testing.T) {
 		{Policy{Backoff: Backoff{Jitter: JitterFull}}, transient, 705 * time.Second},
 		{Policy{Backoff: Backoff{Jitter: JitterNone}}, transient, 1410 * time.Second},
 		{Policy{MaxAge: time.Minute}, transient, 30 * time.Second},
+		{Policy{MaxAge: 30 * time.Second}, transient, 30 * time.Second}, // the limit itself is allowed
+		{Policy{MaxAge: 30*time.Second - 1}, transient, 14 * time.Second},
 		{Policy{MaxAge: time.Hour}, ambiguous, time.Hour},
 		{Policy{MaxAge: 5 * time.Second}, ambiguous, 2 * time.Second},
 		{Policy{Parking: Parking{Deadline: math.MaxInt64}}, ambiguous, math.MaxInt64},
