@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,12 +19,20 @@ var (
 	machinePath = regexp.MustCompile(`(?:^|[^\w./-]|file://)/(?:home|Users|root|work)/[\w.]|\b[A-Za-z]:\\+Users\\`)
 )
 
+// hints are parts of whatever the rules forbid. Most files have none, and
+// looking for them is cheap, where regular expressions under the race detector
+// are not.
+var hints = []string{"TO" + "DO", "FIX" + "ME", "/home/", "/Users/", "/root/", "/work/", `\Users\`, "time." + "Sleep("}
+
 // CheckFiles returns one sentence for each line that no file may contain.
 func CheckFiles(files []File) []string {
 	var problems []string
 	for _, f := range files {
+		if !slices.ContainsFunc(hints, func(h string) bool { return strings.Contains(f.Text, h) }) {
+			continue
+		}
 		testdata := strings.Contains("/"+f.Path, "/testdata/")
-		sleepless := strings.HasSuffix(f.Path, "_test.go") && !strings.Contains(f.Text, `"testing/synctest"`)
+		mustNotSleep := strings.HasSuffix(f.Path, "_test.go") && !strings.Contains(f.Text, `"testing/synctest"`)
 		number := 0
 		for line := range strings.Lines(f.Text) {
 			number++
@@ -36,7 +45,7 @@ func CheckFiles(files []File) []string {
 			if machinePath.MatchString(line) {
 				say("names a path of somebody's machine: make it relative")
 			}
-			if sleepless && strings.Contains(line, "time."+"Sleep(") {
+			if mustNotSleep && strings.Contains(line, "time."+"Sleep(") {
 				say("sleeps in real time: run the test in testing/synctest, or wait for what it waits for")
 			}
 		}
