@@ -1,0 +1,198 @@
+package archtest
+
+// watermill is the framework; its broker packages are modules of their own.
+const watermill = "github.com/ThreeDotsLabs/watermill"
+
+// linkedByAll is all third-party code that an application gets from Spillway
+// before it chooses a broker: Watermill and what its message package links.
+var linkedByAll = []string{
+	watermill,
+	"github.com/google/uuid",
+	"github.com/lithammer/shortuuid/v3",
+	"github.com/oklog/ulid",
+	"github.com/pkg/errors",
+}
+
+// testHelpers must never be linked into a program.
+var testHelpers = []string{"testing", "github.com/stretchr/testify", "github.com/google/go-cmp"}
+
+// Spillway is the table: section 8 of the design as Go. To add a package, add
+// its row. To allow an import, name it in the row of the package that needs
+// it, and say why in docs/decisions.md.
+var Spillway = Rules{
+	Module:  "github.com/spillway-mq/spillway",
+	Guarded: []string{"flag", "testing"},
+
+	Rows: []Row{
+		// The vocabulary. It knows no broker and no framework.
+		{Package: "failure"},
+		{Package: "policy", Imports: []string{"failure"}},
+		{Package: "envelope", Imports: []string{"failure"}},
+
+		// The seam, and what stands on it.
+		{
+			Package:  "adapters",
+			Imports:  []string{"envelope"},
+			External: []string{watermill},
+		},
+		{
+			Package: "retrytopic",
+			Imports: []string{"adapters", "envelope", "failure", "policy"},
+		},
+		{
+			Package: "parking",
+			Imports: []string{"adapters", "envelope", "failure", "policy"},
+		},
+		{
+			Package: "poison",
+			Imports: []string{"adapters", "envelope", "failure", "policy"},
+		},
+		{
+			Package: "poison/foreign",
+			Imports: []string{"adapters", "envelope", "failure", "policy", "poison"},
+		},
+		{
+			Package:  "middleware",
+			Imports:  []string{"adapters", "envelope", "failure", "parking", "poison", "policy"},
+			External: []string{watermill},
+		},
+		{
+			Package:  ".",
+			Imports:  []string{"adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic"},
+			External: []string{watermill},
+		},
+
+		// The adapters: each knows its own client, and none knows another.
+		{
+			Package:  "adapters/memory",
+			Imports:  []string{"adapters", "envelope", "retrytopic"},
+			External: []string{watermill},
+		},
+		{
+			Package: "adapters/rabbitmq",
+			Imports: []string{"adapters", "envelope", "retrytopic"},
+			External: []string{
+				watermill,
+				"github.com/ThreeDotsLabs/watermill-amqp/v3",
+				"github.com/rabbitmq/amqp091-go",
+			},
+		},
+		{
+			Package: "adapters/kafka",
+			Imports: []string{"adapters", "envelope", "retrytopic"},
+			External: []string{
+				watermill,
+				"github.com/ThreeDotsLabs/watermill-kafka/v3",
+				"github.com/IBM/sarama",
+			},
+			TestExternal: []string{"github.com/twmb/franz-go/pkg/kfake"},
+		},
+		{
+			Package: "adapters/sqs",
+			Imports: []string{"adapters", "envelope", "retrytopic"},
+			External: []string{
+				watermill,
+				"github.com/ThreeDotsLabs/watermill-aws",
+				"github.com/aws/aws-sdk-go-v2",
+				"github.com/aws/smithy-go",
+			},
+		},
+		{
+			// The conformance suite is test code in an ordinary package: it is
+			// the one that may import testing, and nobody links it but tests.
+			Package:  "adapters/adaptertest",
+			Imports:  []string{".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy"},
+			External: []string{watermill, "github.com/google/go-cmp"},
+			Std:      []string{"testing"},
+		},
+
+		// The operator side.
+		{
+			Package: "inventory",
+			Imports: []string{"adapters", "envelope", "failure", "policy", "poison", "poison/foreign"},
+		},
+		{
+			Package: "triage",
+			Imports: []string{"envelope", "failure", "inventory", "policy"},
+		},
+		{
+			Package: "replay",
+			Imports: []string{"adapters", "envelope", "failure", "inventory", "policy", "poison"},
+		},
+		{
+			// The only importer of Prometheus and OpenTelemetry.
+			Package:  "signals",
+			Imports:  []string{"adapters", "envelope", "failure", "middleware", "policy"},
+			External: []string{"github.com/prometheus", "go.opentelemetry.io"},
+		},
+		{
+			Package: "dashboard",
+			Imports: []string{"envelope", "failure", "inventory", "policy", "replay", "triage"},
+		},
+
+		// Where everything meets: configuration and the command link all brokers.
+		{
+			Package: "config",
+			Imports: []string{
+				".", "adapters", "failure", "middleware", "poison", "policy",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+			},
+			External: []string{"go.yaml.in/yaml/v3"},
+		},
+		{
+			Package: "cmd/spillway",
+			Imports: []string{"internal/cli/..."},
+			Std:     []string{"flag"},
+		},
+		{
+			Package:  "internal/cli/...",
+			Imports:  []string{Any},
+			External: []string{Any},
+			Std:      []string{"flag"},
+		},
+		{
+			Package: "examples/...",
+			Imports: []string{
+				".", "config", "envelope", "failure", "middleware", "poison", "policy", "signals",
+				"adapters", "adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+				"examples/...",
+			},
+			External: []string{watermill, "github.com/prometheus/client_golang"},
+			Std:      []string{"flag"},
+		},
+
+		// What keeps the repository itself.
+		{Package: "internal/archtest"},
+		{
+			// Benchmarks that print a table need testing.Benchmark in a program.
+			Package: "internal/bench",
+			Imports: []string{
+				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
+				"adapters/memory",
+			},
+			External: []string{watermill},
+			Std:      []string{"flag", "testing"},
+		},
+	},
+
+	// Tests run whole chains on the embedded broker.
+	Tests: Row{
+		Imports: []string{
+			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
+			"adapters/adaptertest", "adapters/memory",
+		},
+		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
+		Std:      []string{"flag", "testing"},
+	},
+
+	Links: []Link{
+		// The facade reaches all that stands below it, so this row speaks for
+		// failure, policy, envelope, adapters, parking, poison and middleware.
+		{Package: ".", Only: linkedByAll, Never: testHelpers},
+		{Package: "adapters/memory", Only: linkedByAll, Never: testHelpers},
+		{Package: "signals", Never: testHelpers},
+		{Package: "config", Never: testHelpers},
+		{Package: "cmd/...", Never: testHelpers},
+		{Package: "examples/...", Never: testHelpers},
+	},
+}
