@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 	"unicode/utf8"
@@ -237,7 +238,19 @@ func (d DeadLetter) MarshalJSON() ([]byte, error) {
 		jh.Value, jh.ValueBase64 = textOrBinary(h.Value)
 		j.FailedMessage.Headers = append(j.FailedMessage.Headers, jh)
 	}
-	return json.Marshal(j)
+	return marshal(j)
+}
+
+// marshal does not escape for HTML: whether to do so is for the encoder that
+// asked, and a payload is easier to read without.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // textOrBinary returns neither for nil.

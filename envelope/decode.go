@@ -63,8 +63,12 @@ func DecodeDeadLetter(data []byte) (DeadLetter, error) {
 	return d, nil
 }
 
-// UnmarshalJSON reads any form that [DecodeDeadLetter] does.
+// UnmarshalJSON reads any form that [DecodeDeadLetter] does. By the convention
+// of encoding/json, null changes nothing.
 func (d *DeadLetter) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
 	read, err := DecodeDeadLetter(data)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -312,19 +311,14 @@ func (s State) Trimmed() State {
 	return s
 }
 
-// The names of dropped headers are a JSON list, because a name may hold any
-// separator. They are written without escapes for HTML.
+// The names of dropped headers are a JSON list: a name may hold any
+// separator.
 func encodeNames(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(names); err != nil {
-		return "" // cannot happen: strings always encode
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	text, _ := marshal(names) // strings always encode
+	return string(text)
 }
 
 func decodeNames(v string) []string {
