@@ -209,11 +209,7 @@ type Record struct {
 
 // Header is one header of a record. Type is empty for text and bytes, and
 // otherwise the adapter's own name of the type whose text form Value holds.
-type Header struct {
-	Key   string
-	Value []byte
-	Type  string
-}
+type Header = envelope.Header
 
 // Handoff is an order to write a record to a stream of its consumer.
 type Handoff struct {

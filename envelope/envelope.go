@@ -1,6 +1,9 @@
 package envelope
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/failure"
@@ -8,6 +11,49 @@ import (
 
 // Prefix starts every metadata key that belongs to Spillway.
 const Prefix = "spillway-"
+
+// IsOwn reports whether a key is Spillway's. Case does not matter, because
+// some brokers change it.
+func IsOwn(key string) bool {
+	return len(key) >= len(Prefix) && strings.EqualFold(key[:len(Prefix)], Prefix)
+}
+
+// Strip returns m without Spillway's own keys. It never changes m: it returns
+// m itself when there is nothing to strip, and else a copy.
+func Strip[M ~map[string]string](m M) M {
+	for key := range m {
+		if IsOwn(key) {
+			m = maps.Clone(m)
+			StripInPlace(m)
+			break
+		}
+	}
+	return m
+}
+
+// StripInPlace deletes Spillway's own keys from m.
+func StripInPlace[M ~map[string]string](m M) {
+	maps.DeleteFunc(m, func(key, _ string) bool { return IsOwn(key) })
+}
+
+// StripHeaders returns headers without Spillway's own. It never changes
+// headers: it returns the same slice when there is nothing to strip, and else
+// a new one that shares the values.
+func StripHeaders(headers []Header) []Header {
+	first := slices.IndexFunc(headers, isOwnHeader)
+	if first < 0 {
+		return headers
+	}
+	kept := slices.Clone(headers[:first])
+	for _, h := range headers[first:] {
+		if !isOwnHeader(h) {
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+func isOwnHeader(h Header) bool { return IsOwn(h.Key) }
 
 // The metadata keys. They are frozen: other services, and messages in flight
 // during an upgrade, rely on them.
@@ -47,6 +93,18 @@ const (
 	KeyReplayCount      = "spillway-replay-count"
 	KeyDroppedHeaders   = "spillway-dropped-headers"
 )
+
+// Version is the value of [KeyStateVersion]. A reader takes from any version
+// the keys that it knows.
+const Version = "1"
+
+// Header is one header of a record. Type is empty for text and bytes, and
+// otherwise the adapter's own name of the type whose text form Value holds.
+type Header struct {
+	Key   string
+	Value []byte
+	Type  string
+}
 
 // Position is where a message lay when it was first delivered. Fields that
 // the broker does not have are nil or zero, never invented.
@@ -100,8 +158,21 @@ type State struct {
 	ReplayCount  int
 }
 
+// BelongsTo reports whether the state was written for this consumer of this
+// topic. State that was not is forged, or leaked from elsewhere, and must not
+// be honoured. Names that had to be changed to be written still match.
+func (s State) BelongsTo(topic, group string) bool {
+	return name(s.Source.Topic) == name(topic) && name(s.ConsumerGroup) == name(group)
+}
+
 // MaxErrorRunes bounds the error text kept in a message, in runes.
 const MaxErrorRunes = 500
+
+// MaxTextRunes bounds every other text kept in a message, in runes.
+const MaxTextRunes = 500
+
+// MaxCount bounds the attempt and the other counters of a [State].
+const MaxCount = 1_000_000
 
 // MaxDueAhead bounds how far ahead a due time read from a message may lie.
 const MaxDueAhead = 7 * 24 * time.Hour
