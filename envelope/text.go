@@ -36,7 +36,7 @@ func clean(s string, limit int, mapping func(rune) rune) (text string, cut bool)
 		n := 0
 		for i := range s {
 			if n >= limit {
-				s, cut = s[:i], true
+				s, cut = strings.Clone(s[:i]), true // let go of the rest
 				break
 			}
 			n++
