@@ -15,7 +15,8 @@ const Prefix = "spillway-"
 // IsOwn reports whether a key is Spillway's. Case does not matter, because
 // some brokers change it.
 func IsOwn(key string) bool {
-	return len(key) >= len(Prefix) && strings.EqualFold(key[:len(Prefix)], Prefix)
+	// Most keys end at the first test, and healthy messages pay for nothing else.
+	return len(key) >= len(Prefix) && key[len(Prefix)-1] == '-' && strings.EqualFold(key[:len(Prefix)], Prefix)
 }
 
 // Strip returns m without Spillway's own keys. It never changes m: it returns

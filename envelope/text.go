@@ -29,11 +29,14 @@ func name(s string) string {
 }
 
 func clean(s string, limit int, mapping func(rune) rune) (text string, cut bool) {
+	if len(s) <= limit && isPlain(s) {
+		return s, false // nearly always
+	}
 	if len(s) > max(limit, 0) {
 		n := 0
 		for i := range s {
 			if n >= limit {
-				s, cut = s[:i], true
+				s, cut = strings.Clone(s[:i]), true // let go of the rest
 				break
 			}
 			n++
@@ -41,6 +44,16 @@ func clean(s string, limit int, mapping func(rune) rune) (text string, cut bool)
 	}
 	// Map also repairs: it sees each invalid byte as U+FFFD and writes that.
 	return strings.Map(mapping, s), cut
+}
+
+// isPlain reports whether s is printable ASCII.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // paragraph maps what may stand in a text of several lines.
