@@ -171,7 +171,7 @@ type Settler interface {
 }
 
 // Delivery is one record as a broker handed it out. Adapters fill it before
-// sending it and never change it after; receivers treat it as read-only.
+// sending it and never touch it after; handlers treat it as read-only.
 type Delivery struct {
 	Record
 	Consumer Consumer
@@ -184,6 +184,10 @@ type Delivery struct {
 	// Undecodable is set when the adapter could not read the record's framing.
 	// Payload then holds the raw bytes.
 	Undecodable error
+	// State is what Spillway wrote with the record, as far as it can be
+	// trusted: State.Attempt is the attempt that this delivery begins, from 1.
+	// Adapters leave it zero; the subscriber of the facade sets it.
+	State envelope.State
 	// Settler settles this delivery.
 	Settler Settler
 }

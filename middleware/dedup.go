@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/spillway-mq/spillway/adapters"
 )
 
 // DedupKey is a key function for Watermill's [middleware.Deduplicator], inside
@@ -53,18 +55,14 @@ func DedupKey(msg *message.Message) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// attemptKey is the context key of a delivery's attempt identity.
-type attemptKey struct{}
-
-// withAttemptIdentity says which invocation of the handler a context belongs
-// to. Two deliveries of a message may share an identity only if dropping the
-// second while the first is running, or after it failed, loses nothing.
-func withAttemptIdentity(ctx context.Context, identity string) context.Context {
-	return context.WithValue(ctx, attemptKey{}, identity)
-}
-
-// attemptIdentity is empty outside of the chain.
+// attemptIdentity says which invocation of the handler a context belongs to. Two
+// deliveries of a message may share an identity only if dropping the second
+// while the first is running, or after it failed, loses nothing. It is empty
+// outside of the chain.
 func attemptIdentity(ctx context.Context) string {
-	identity, _ := ctx.Value(attemptKey{}).(string)
-	return identity
+	d, ok := adapters.DeliveryFrom(ctx)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d/%d/%d", d.State.Attempt, d.State.ParkChecks, d.State.ReplayCount, d.Count)
 }

@@ -55,6 +55,8 @@ var Spillway = Rules{
 			Package:  "middleware",
 			Imports:  []string{"adapters", "envelope", "failure", "parking", "poison", "policy"},
 			External: []string{watermill},
+			// Once is tested on a real database.
+			TestExternal: []string{"modernc.org/sqlite"},
 		},
 		{
 			Package:  ".",

@@ -1,0 +1,133 @@
+package spillway
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/middleware"
+	"github.com/spillway-mq/spillway/poison"
+	"github.com/spillway-mq/spillway/policy"
+)
+
+// Config is what [Open] can be told. The zero Config works, for programs that
+// name a group with [Spillway.SubscriberFor].
+type Config struct {
+	// Group is the consumer group of [Spillway.Subscriber]. Retries, parked
+	// messages and dead letters belong to it. Empty means that only
+	// SubscriberFor can be used.
+	Group string
+
+	// Policy says how often and when failures are retried, how long messages
+	// are parked, and when they are given up. Zero fields mean the defaults of
+	// package policy.
+	Policy policy.Policy
+	// HandlerPolicies replace fields of Policy for single handlers, by the name
+	// that the Router knows them by. Zero fields inherit.
+	HandlerPolicies map[string]policy.Policy
+	// Rules classify errors before the built-in rules do; the first that
+	// matches wins.
+	Rules []failure.Rule
+
+	// Concurrency is how many messages of one subscription are handled at a
+	// time. The default, 1, keeps the order of first attempts.
+	Concurrency int
+	// Retry says where messages wait for their next attempt; the default is a
+	// retry stream. adapters.RetryInPlace is refused by brokers without it.
+	Retry adapters.RetryMode
+	// CloseGrace is how long Close waits for running handlers and for hand-offs
+	// before it gives their messages back to the broker. Default 20 s; keep it
+	// below the Router's CloseTimeout, which is 30 s by default.
+	CloseGrace time.Duration
+
+	// ConsumerVersion is written to dead letters, so that they can be told by
+	// release. Empty means the version control revision of the build.
+	ConsumerVersion string
+	// Names are the templates of stream names.
+	Names adapters.Names
+	// Metadata says in which metadata keys a message's type, aggregate and
+	// versions are found. Zero fields mean the defaults of envelope.Keys.
+	Metadata envelope.Keys
+	// Redaction removes secrets and personal data from error texts before they
+	// are stored, logged or shown. The zero value has the shipped rules on.
+	Redaction poison.Redaction
+	// LastResort is a directory for messages that no stream of the broker will
+	// ever take. It must be writable at start. Empty means that such a message
+	// stays with the broker, its slot blocked, with an alarm.
+	LastResort string
+
+	// Hooks are told what happens, beside the log.
+	Hooks middleware.Hooks
+	// Logger gets a line for each failure. Nil means slog.Default(); use
+	// slog.New(slog.DiscardHandler) for silence.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Concurrency = cmp.Or(c.Concurrency, 1)
+	c.CloseGrace = cmp.Or(c.CloseGrace, 20*time.Second)
+	c.Names = c.Names.WithDefaults()
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.ConsumerVersion == "" {
+		c.ConsumerVersion = buildVersion()
+		if c.ConsumerVersion == unknownVersion {
+			c.Logger.Warn("consumer version is unknown: dead letters cannot be told by release; set Config.ConsumerVersion")
+		}
+	}
+	return c
+}
+
+// validate reports every problem at once.
+func (c Config) validate() error {
+	var errs []error
+	if c.Concurrency < 1 {
+		errs = append(errs, fmt.Errorf("Concurrency must be at least 1, is %d", c.Concurrency))
+	}
+	if c.CloseGrace < 0 {
+		errs = append(errs, fmt.Errorf("CloseGrace must not be negative, is %s", c.CloseGrace))
+	}
+	switch c.Retry {
+	case adapters.RetryTopic, adapters.RetryInPlace:
+	default:
+		errs = append(errs, fmt.Errorf("Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
+	}
+	errs = append(errs, c.Names.Validate())
+	return errors.Join(errs...)
+}
+
+const unknownVersion = "unknown"
+
+// buildVersion is the module version of a released build, else the revision
+// that it was built from.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return unknownVersion
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	var revision, modified string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value[:min(len(s.Value), 12)]
+		case "vcs.modified":
+			if s.Value == "true" {
+				modified = "+dirty"
+			}
+		}
+	}
+	if revision == "" {
+		return unknownVersion
+	}
+	return revision + modified
+}

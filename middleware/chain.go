@@ -1,0 +1,506 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/parking"
+	"github.com/spillway-mq/spillway/poison"
+	"github.com/spillway-mq/spillway/policy"
+)
+
+// SuspectAfter is how often a message may be handed out without an outcome
+// before it becomes a suspect; and, alone in the suspect stream, how often
+// again before it is dead-lettered as consumer_crash.
+const SuspectAfter = 3
+
+// ErrReturned is what the chain returns to the Router for a delivery that goes
+// back to the broker. It wraps context.Canceled, so that the Router does not
+// log a shutdown as a failure.
+var ErrReturned = fmt.Errorf("spillway: delivery returned to the broker: %w", context.Canceled)
+
+const (
+	// earlyTolerance is the clock difference between hosts that is not worth
+	// another hop.
+	earlyTolerance = time.Second
+	// maxHops ends the hops of a message between hosts whose clocks disagree;
+	// seven days in steps of 15 minutes need 672.
+	maxHops = 1000
+
+	// handoffTimeout bounds one try of a hand-off.
+	handoffTimeout = 30 * time.Second
+)
+
+var (
+	// handoffBackoff spreads the tries of hand-offs that fail for one reason.
+	handoffBackoff = policy.Backoff{Base: 100 * time.Millisecond, Factor: 2, Max: 30 * time.Second, Jitter: policy.JitterProportional}
+	// deadLetterBackoff grows with the broker's delivery count.
+	deadLetterBackoff = policy.Backoff{Base: time.Second, Factor: 2, Max: time.Minute, Jitter: policy.JitterNone}
+)
+
+// ChainConfig is what a [Chain] needs. Broker is required; zero fields mean
+// what their comments say.
+type ChainConfig struct {
+	// Broker takes the hand-offs.
+	Broker adapters.Broker
+	// Names say which topics are dead letter streams.
+	Names adapters.Names
+	// Policy decides; zero means the defaults of package policy.
+	Policy policy.Policy
+	// Policies replace parts of Policy for handlers, by handler name.
+	Policies map[string]policy.Policy
+	// Classifier makes failures of errors; zero means the built-in rules.
+	Classifier failure.Classifier
+	// ConsumerVersion is written to dead letters.
+	ConsumerVersion string
+	// Evidence says what else is written to dead letters, and what is kept out.
+	Evidence poison.Evidence
+	// LastResort takes what no stream will ever take, such as a message that is
+	// too large even without evidence; nil means that such a message stays with
+	// the broker, its slot blocked, with an alarm.
+	LastResort *poison.LastResort
+	// CloseGrace is how long a hand-off may go on after the message's context
+	// has ended; zero means 20 s.
+	CloseGrace time.Duration
+	// Hooks are told what happens.
+	Hooks Hooks
+	// Logger gets panics with their stacks, redacted; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Chain decides what becomes of messages whose handlers fail. It is safe for
+// concurrent use.
+type Chain struct {
+	cfg      ChainConfig
+	caps     adapters.Capabilities
+	policies map[string]policy.Policy
+	fallback policy.Policy
+}
+
+// NewChain returns a chain, or an error that names every problem of its
+// policies.
+func NewChain(cfg ChainConfig) (*Chain, error) {
+	if cfg.CloseGrace == 0 {
+		cfg.CloseGrace = 20 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
+	var errs []error
+	if err := c.fallback.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	for handler, over := range cfg.Policies {
+		p := cfg.Policy.Merge(over).WithDefaults()
+		if err := p.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
+		}
+		c.policies[handler] = p
+	}
+	return c, errors.Join(errs...)
+}
+
+// Middleware is the chain as a Watermill middleware. It belongs outermost. On
+// its own it sees no error of publishing a handler's outputs: those the Router
+// answers with a Nack, unless [Chain.PublisherDecorator] is installed too.
+func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		ctx := msg.Context()
+		d, ok := adapters.DeliveryFrom(ctx)
+		if !ok {
+			// A message of some other subscriber: none of our streams is its.
+			return next(msg)
+		}
+		a := attempt{chain: c, ctx: ctx, msg: msg, delivery: d, handler: message.HandlerNameFromCtx(ctx), start: time.Now()}
+		if c.cfg.Hooks.OnStart != nil {
+			c.cfg.Hooks.OnStart(ctx, StartInfo{MessageInfo: a.info(), At: a.start, DueAt: d.State.DueAt})
+		}
+		if handled, err := a.beforeHandler(); handled {
+			return nil, err
+		}
+		outputs, err := a.call(next)
+		if err != nil {
+			return nil, a.fail(err)
+		}
+		if len(outputs) > 0 {
+			a.await(outputs)
+			return outputs, nil
+		}
+		return nil, a.succeed()
+	}
+}
+
+// PublisherDecorator finishes the attempts of handlers that have outputs, after
+// these are published; an error of publishing is decided about like one of the
+// handler. It also keeps Spillway's own metadata out of outputs. It belongs
+// outermost.
+func (c *Chain) PublisherDecorator(pub message.Publisher) (message.Publisher, error) {
+	return &outputPublisher{pub}, nil
+}
+
+// attempt is one delivery on its way through the chain.
+type attempt struct {
+	chain    *Chain
+	ctx      context.Context // on entry: its end is shutdown
+	msg      *message.Message
+	delivery *adapters.Delivery
+	handler  string
+	start    time.Time
+}
+
+func (a *attempt) info() MessageInfo {
+	d := a.delivery
+	info := MessageInfo{
+		Consumer: d.Consumer, Stream: d.Stream, Handler: a.handler, MessageID: d.ID,
+		Attempt: d.State.Attempt, Replay: d.State.ReplayCount > 0, DeliveryCount: d.Count,
+	}
+	if p := d.Record.Position.Partition; p != nil {
+		info.Partition = *p
+	}
+	if o := d.Record.Position.Offset; o != nil {
+		info.Offset = *o
+	}
+	return info
+}
+
+// beforeHandler deals with deliveries that the handler must not see.
+func (a *attempt) beforeHandler() (handled bool, err error) {
+	d := a.delivery
+	switch {
+	case d.Undecodable != nil:
+		return true, a.decide(failure.Failure{Nature: failure.NaturePermanent, Class: failure.ClassUndecodable, Err: d.Undecodable})
+	case d.State.DueAt.Sub(a.start) > earlyTolerance && d.State.Hops < maxHops:
+		return true, a.hop()
+	case d.Count > SuspectAfter && d.Stream == adapters.StreamSuspect:
+		return true, a.deadLetter(failure.Failure{
+			Nature: failure.NatureUnknown, Class: failure.ClassConsumerCrash,
+			Err: fmt.Errorf("delivered %d times, alone, without an outcome: it ends its consumer", d.Count-1),
+		}, policy.ReasonConsumerCrash)
+	case d.Count > SuspectAfter && !a.fromDeadLetters():
+		return true, a.suspect()
+	}
+	return false, nil
+}
+
+func (a *attempt) fromDeadLetters() bool {
+	return a.chain.cfg.Names.IsDeadLetter(a.delivery.Consumer.Topic)
+}
+
+// call runs the handler and turns what it does, besides returning, into an error.
+func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = a.recovered(recover())
+			outputs = nil
+		}
+		if hook := a.chain.cfg.Hooks.OnAttempt; hook != nil {
+			hook(a.ctx, AttemptInfo{MessageInfo: a.info(), Duration: time.Since(a.start), Err: err})
+		}
+		if !returned && err == errGoexit {
+			// The goroutine is ending and the Router will settle nothing.
+			if a.fail(err) == nil {
+				a.msg.Ack()
+			} else {
+				a.msg.Nack()
+			}
+		}
+	}()
+	outputs, err = next(a.msg)
+	returned = true
+	err = withoutStack(err)
+	return outputs, err
+}
+
+var errGoexit = errors.New("handler ended its goroutine with runtime.Goexit")
+
+func (a *attempt) recovered(value any) error {
+	if value == nil {
+		return errGoexit
+	}
+	stack := debug.Stack()
+	a.chain.cfg.Logger.LogAttrs(a.ctx, slog.LevelError, "handler panicked",
+		append(a.info().attrs(), slog.String("panic", a.chain.cfg.Evidence.Text(fmt.Sprint(value))),
+			slog.String("stack", a.chain.cfg.Evidence.Text(string(stack))))...)
+	return failure.Panic(value, stack)
+}
+
+// ackedByHandler reports that the handler settled the message itself, which
+// ended its context although nothing shuts down.
+func (a *attempt) ackedByHandler() bool { return closed(a.msg.Acked()) }
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func (a *attempt) succeed() error {
+	if closed(a.msg.Nacked()) {
+		// The handler gave the message back itself, and will see it again.
+		return a.returned()
+	}
+	a.finish(OutcomeInfo{Outcome: OutcomeProcessed})
+	return nil
+}
+
+func (a *attempt) returned() error {
+	a.finish(OutcomeInfo{Outcome: OutcomeReturned})
+	return ErrReturned
+}
+
+func (a *attempt) finish(o OutcomeInfo) {
+	if hook := a.chain.cfg.Hooks.OnOutcome; hook != nil {
+		o.MessageInfo = a.info()
+		hook(a.ctx, o)
+	}
+}
+
+// fail classifies err and carries out the decision. It returns nil when the
+// source may be acknowledged.
+func (a *attempt) fail(err error) error {
+	if a.ackedByHandler() {
+		a.ctx = context.WithoutCancel(a.ctx)
+	}
+	return a.decide(a.chain.cfg.Classifier.Classify(err))
+}
+
+func (a *attempt) decide(f failure.Failure) error {
+	st := a.delivery.State
+	p, ok := a.chain.policies[a.handler]
+	if !ok {
+		p = a.chain.fallback
+	}
+	now := time.Now()
+	decision := policy.Decide(p, f, policy.History{
+		Attempts:        st.Attempt,
+		FirstAttemptAt:  orTime(st.FirstAttemptAt, a.start),
+		ParkedAt:        st.ParkedAt,
+		ReplayCount:     st.ReplayCount,
+		Shutdown:        a.ctx.Err() != nil,
+		DeadLetterTopic: a.fromDeadLetters(),
+	}, now, policy.Draw(a.identity(), st.Attempt))
+
+	switch decision := decision.(type) {
+	case policy.Retry:
+		next := a.state(f)
+		next.Attempt++
+		next.Hops = 0
+		next.DueAt = now.Add(a.chain.cfg.Broker.Quantize(decision.Due.Sub(now)))
+		return a.handoff(adapters.StreamRetry, next, OutcomeInfo{Outcome: OutcomeRetried, Failure: f, DueAt: next.DueAt})
+	case policy.Park:
+		next := parking.Enter(a.state(f), now, now.Add(a.chain.cfg.Broker.Quantize(decision.Due.Sub(now))))
+		return a.handoff(adapters.StreamParking, next, OutcomeInfo{Outcome: OutcomeParked, Failure: f, DueAt: next.DueAt})
+	case policy.DeadLetter:
+		return a.deadLetter(f, decision.Reason)
+	default:
+		return a.giveBack()
+	}
+}
+
+// giveBack returns the delivery, uncounted. In the suspect stream the broker's
+// count must mean crashes and nothing else, so there the message is written
+// anew.
+func (a *attempt) giveBack() error {
+	switch {
+	case a.ctx.Err() == nil:
+		// A dead letter that its consumer can't process either: it stays where
+		// it is, and comes back the later, the more often it came.
+		a.wait(deadLetterBackoff.Delay(max(a.delivery.Count-1, 0), 0))
+	case a.delivery.Stream == adapters.StreamSuspect:
+		return a.handoff(adapters.StreamSuspect, a.delivery.State, OutcomeInfo{Outcome: OutcomeReturned})
+	}
+	return a.returned()
+}
+
+func (a *attempt) deadLetter(f failure.Failure, reason policy.Reason) error {
+	if a.fromDeadLetters() {
+		return a.giveBack()
+	}
+	st := a.chain.cfg.Evidence.Bury(a.state(f), a.delivery.Record, reason, time.Now())
+	return a.handoff(adapters.StreamDeadLetter, st, OutcomeInfo{
+		Outcome: OutcomeDeadLettered, Failure: f, Reason: reason, DeadLetterID: st.DeadLetterID,
+	})
+}
+
+// hop hands an early delivery off again for the rest of its delay.
+func (a *attempt) hop() error {
+	next := a.base()
+	next.Hops++
+	return a.handoff(adapters.StreamRetry, next, OutcomeInfo{Outcome: OutcomeDelayed, DueAt: next.DueAt})
+}
+
+func (a *attempt) suspect() error {
+	next := a.base()
+	next.DueAt = time.Time{}
+	return a.handoff(adapters.StreamSuspect, next, OutcomeInfo{Outcome: OutcomeSuspected})
+}
+
+// base is the state to write with any hand-off: what came with the delivery,
+// and what is only known at the first.
+func (a *attempt) base() envelope.State {
+	d := a.delivery
+	st := d.State
+	st.Broker = a.chain.caps.Broker
+	st.ConsumerGroup = d.Consumer.Group
+	st.Handler = a.handler
+	st.ConsumerVersion = a.chain.cfg.ConsumerVersion
+	if st.Source.Topic == "" {
+		st.Source = d.Record.Position
+		st.Source.Topic = d.Consumer.Topic
+	}
+	if st.DeadLetterID == "" && d.ID == "" && st.Source.Offset == nil {
+		// Nothing tells this message from another one: its id is drawn now and
+		// travels with it.
+		st.DeadLetterID = envelope.DeadLetterID(st, "", nil)
+	}
+	return st
+}
+
+// state is the base with what the failed attempt adds.
+func (a *attempt) state(f failure.Failure) envelope.State {
+	st := a.base()
+	st.FirstAttemptAt = orTime(st.FirstAttemptAt, a.start)
+	st.Class, st.Nature, st.Code = f.Class, f.Nature, f.Code
+	st.Message, st.Truncated = a.chain.cfg.Evidence.Error(f)
+	st.Reference = f.Reference
+	return st
+}
+
+func (a *attempt) identity() string {
+	if a.delivery.ID != "" {
+		return a.delivery.ID
+	}
+	src := a.delivery.State.Source
+	if src.Topic == "" {
+		src = a.delivery.Record.Position
+	}
+	if src.Offset == nil {
+		return string(a.delivery.Payload)
+	}
+	var partition int32
+	if src.Partition != nil {
+		partition = *src.Partition
+	}
+	return fmt.Sprintf("%s/%d/%d", a.delivery.Consumer.Topic, partition, *src.Offset)
+}
+
+func orTime(t, otherwise time.Time) time.Time {
+	if t.IsZero() {
+		return otherwise
+	}
+	return t
+}
+
+// pending is an attempt whose handler succeeded and whose outputs are not yet
+// published.
+type pending struct {
+	attempt
+	done   atomic.Bool
+	cancel func() bool
+}
+
+type pendingKey struct{}
+
+// await hands the attempt to the publisher decorator, in the outputs' contexts.
+func (a *attempt) await(outputs []*message.Message) {
+	p := &pending{attempt: *a}
+	for _, out := range outputs {
+		if out != nil {
+			out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
+		}
+	}
+	// Without the decorator, or with one outside it that publishes nothing, the
+	// Router settles the message without asking us. Its context ends then.
+	p.cancel = context.AfterFunc(a.ctx, func() {
+		select {
+		case <-p.msg.Acked():
+			p.once(p.succeed)
+		case <-p.msg.Nacked():
+			p.once(p.returned)
+		}
+	})
+}
+
+func (p *pending) once(finish func() error) error {
+	if !p.done.CompareAndSwap(false, true) {
+		return nil
+	}
+	return finish()
+}
+
+type outputPublisher struct{ inner message.Publisher }
+
+func (o *outputPublisher) Publish(topic string, msgs ...*message.Message) error {
+	var p *pending
+	for _, msg := range msgs {
+		if p, _ = msg.Context().Value(pendingKey{}).(*pending); p != nil {
+			break
+		}
+	}
+	err := o.publish(topic, p, WithoutState(msgs))
+	if p == nil {
+		return err
+	}
+	p.cancel()
+	return p.once(func() error {
+		if err != nil {
+			return p.fail(fmt.Errorf("publish %d outputs to %s: %w", len(msgs), topic, err))
+		}
+		return p.succeed()
+	})
+}
+
+func (o *outputPublisher) publish(topic string, p *pending, msgs []*message.Message) (err error) {
+	if o.inner == nil {
+		return message.ErrOutputInNoPublisherHandler
+	}
+	if p != nil {
+		defer func() {
+			if value := recover(); value != nil {
+				err = p.recovered(value)
+			}
+		}()
+	}
+	return o.inner.Publish(topic, msgs...)
+}
+
+func (o *outputPublisher) Close() error {
+	if o.inner == nil {
+		return nil
+	}
+	return o.inner.Close()
+}
+
+// WithoutState returns msgs without Spillway's own metadata, which handlers
+// that copy metadata would leak into their outputs. Messages that have some are
+// copied, the others are passed through.
+func WithoutState(msgs []*message.Message) []*message.Message {
+	out := msgs
+	for i, msg := range msgs {
+		clean := envelope.Strip(msg.Metadata)
+		if len(clean) == len(msg.Metadata) {
+			continue
+		}
+		if &out[0] == &msgs[0] {
+			out = append([]*message.Message(nil), msgs...)
+		}
+		cp := message.NewMessageWithContext(msg.Context(), msg.UUID, msg.Payload)
+		cp.Metadata = clean
+		out[i] = cp
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package middleware
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/poison"
+	"github.com/spillway-mq/spillway/policy"
+)
+
+// handoff writes the delivery's record with the given state, and repeats that
+// until it is confirmed, until the message's context ends, or until it is clear
+// that no stream will ever take it and the last resort has. It returns nil when
+// the source may be acknowledged.
+func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) error {
+	c := a.chain
+	pairs, _ := st.Pairs(c.caps.MaxMetadataBytes) // what still does not fit, the broker says
+	h := adapters.Handoff{Consumer: a.delivery.Consumer, Stream: to, Record: a.delivery.Record, State: pairs, Due: st.DueAt}
+	if to == adapters.StreamDeadLetter {
+		h.DropHeaders = st.DroppedHeaders
+		h.Due = time.Time{}
+	}
+
+	ctx, stop := a.handoffContext()
+	defer stop()
+	trimmed := false
+	for tries := 1; ; tries++ {
+		err := a.tryHandoff(ctx, h)
+		if err == nil {
+			a.finish(o)
+			return nil
+		}
+		pause := handoffBackoff.Delay(tries-1, rand.Float64())
+		switch {
+		case errors.Is(err, adapters.ErrTooLarge) && !trimmed:
+			trimmed = true
+			h.State, _ = st.Trimmed().Pairs(c.caps.MaxMetadataBytes)
+			pause = 0
+		case isFinal(err):
+			if c.cfg.LastResort != nil {
+				lastErr := a.lastResort(ctx, st)
+				if lastErr == nil {
+					a.handoffFailed(to, tries, 0, err)
+					o.Outcome = OutcomeLastResort
+					a.finish(o)
+					return nil
+				}
+				err = errors.Join(err, lastErr)
+			}
+			pause = handoffBackoff.Max
+		}
+		a.handoffFailed(to, tries, pause, err)
+		if !a.wait(pause) {
+			return a.returned()
+		}
+	}
+}
+
+func isFinal(err error) bool {
+	return errors.Is(err, adapters.ErrTooLarge) || errors.Is(err, adapters.ErrRefused)
+}
+
+// handoffContext is not ended by a shutdown, so that a write that has begun is
+// not left with an unknown result, but by the grace period after it.
+func (a *attempt) handoffContext() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
+	grace := a.chain.cfg.CloseGrace
+	stop := context.AfterFunc(a.ctx, func() {
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { stop(); cancel() }
+}
+
+// tryHandoff makes one write. A panic of the adapter is an unknown result, not
+// the end of the decision.
+func (a *attempt) tryHandoff(ctx context.Context, h adapters.Handoff) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
+	defer cancel()
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("hand-off panicked: %v", value)
+		}
+	}()
+	return a.chain.cfg.Broker.Handoff(ctx, h)
+}
+
+func (a *attempt) handoffFailed(to adapters.Stream, tries int, pause time.Duration, err error) {
+	if hook := a.chain.cfg.Hooks.OnHandoffFailure; hook != nil {
+		hook(a.ctx, HandoffFailureInfo{MessageInfo: a.info(), To: to, Tries: tries, Next: pause, Err: err})
+	}
+}
+
+// wait pauses, and reports false when the message's context has ended.
+func (a *attempt) wait(pause time.Duration) bool {
+	if pause == 0 {
+		return true
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-a.ctx.Done():
+		return false
+	}
+}
+
+// lastResort writes the message, with its evidence, to the file that stands in
+// for a stream that takes it.
+func (a *attempt) lastResort(ctx context.Context, st envelope.State) error {
+	if st.Reason == "" {
+		st = a.chain.cfg.Evidence.Bury(st, a.delivery.Record, policy.ReasonRejectedByBroker, time.Now())
+	}
+	line, err := json.Marshal(poison.Letter(st, a.delivery.Record))
+	if err != nil {
+		return fmt.Errorf("last resort: %w", err)
+	}
+	return a.chain.cfg.LastResort.Write(ctx, line)
+}

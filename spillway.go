@@ -1,0 +1,179 @@
+package spillway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/middleware"
+	"github.com/spillway-mq/spillway/poison"
+)
+
+// Spillway is an open broker with the chain that handles failures on it. It is
+// safe for concurrent use. Close it after the Routers that use it have stopped.
+type Spillway struct {
+	cfg        Config
+	broker     adapters.Broker
+	chain      *middleware.Chain
+	lastResort *poison.LastResort
+	names      adapters.NameRegistry
+
+	mu          sync.Mutex
+	subscribers []*subscriber
+	closed      bool
+}
+
+// Open connects to the broker that rawURL names, through the opener that serves
+// its scheme. Problems of cfg are reported all at once, before anything is
+// connected to. Errors never contain the URL's password.
+func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Opener) (*Spillway, error) {
+	cfg = cfg.withDefaults()
+	redactor, redactionErr := poison.NewRedactor(cfg.Redaction)
+	if err := errors.Join(cfg.validate(), redactionErr); err != nil {
+		return nil, fmt.Errorf("spillway: configuration: %w", err)
+	}
+	evidence := poison.Evidence{Redactor: redactor, Keys: cfg.Metadata}
+
+	opener, u, err := find(rawURL, openers)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spillway{cfg: cfg}
+	if cfg.LastResort != "" {
+		if s.lastResort, err = poison.OpenLastResort(cfg.LastResort); err != nil {
+			return nil, fmt.Errorf("spillway: %w", err)
+		}
+	}
+	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger}); err != nil {
+		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", u.Redacted(), err), s.closeLastResort())
+	}
+	s.chain, err = middleware.NewChain(middleware.ChainConfig{
+		Broker: s.broker, Names: cfg.Names, Policy: cfg.Policy, Policies: cfg.HandlerPolicies,
+		Classifier: failure.Classifier{Rules: cfg.Rules}, ConsumerVersion: cfg.ConsumerVersion,
+		Evidence: evidence, LastResort: s.lastResort, CloseGrace: cfg.CloseGrace, Logger: cfg.Logger,
+		Hooks: middleware.Tee(middleware.SlogHooks(cfg.Logger, evidence), cfg.Hooks),
+	})
+	if err == nil && cfg.Retry == adapters.RetryInPlace && !s.broker.Capabilities().InPlaceRetry {
+		err = fmt.Errorf("Retry %q on %s: %w", cfg.Retry, s.broker.Capabilities().Broker, adapters.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("spillway: configuration: %w", err), s.Close(ctx))
+	}
+	return s, nil
+}
+
+// find picks the opener for a URL. Its errors quote no part of a URL that could
+// not be parsed, because that part may be the password.
+func find(rawURL string, openers []adapters.Opener) (adapters.Opener, *url.URL, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		var parseErr *url.Error
+		if errors.As(err, &parseErr) {
+			err = parseErr.Err
+		}
+		return adapters.Opener{}, nil, fmt.Errorf("spillway: the broker URL cannot be parsed (a password in it may need percent-encoding): %w", withoutQuotes(err))
+	}
+	var known []string
+	for _, o := range openers {
+		if slices.Contains(o.Schemes, u.Scheme) {
+			return o, u, nil
+		}
+		known = append(known, o.Schemes...)
+	}
+	return adapters.Opener{}, nil, fmt.Errorf("spillway: no opener for the scheme %q of the broker URL; the openers given serve: %s", u.Scheme, strings.Join(known, ", "))
+}
+
+// withoutQuotes drops what net/url quotes from its input.
+func withoutQuotes(err error) error {
+	text, _, _ := strings.Cut(err.Error(), `"`)
+	return errors.New(strings.TrimRight(text, " :"))
+}
+
+// Install puts the chain into a Router: as the outermost middleware, and around
+// the publishers of handlers, so that an output that cannot be published is a
+// failure of its handler. Call it first after message.NewRouter. Middlewares
+// that must not stand beside the chain, and a chain that is not outermost, make
+// the Router's Run fail.
+func (s *Spillway) Install(router *message.Router) {
+	router.AddMiddleware(s.chain.Middleware)
+	router.AddPublisherDecorators(s.chain.PublisherDecorator)
+	router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
+		return sub, middleware.Forbidden(router)
+	})
+}
+
+// Middleware is the chain alone, for those who place it themselves. It belongs
+// outermost. Without the publisher decorator that Install adds, an output that
+// cannot be published sends its message back to the broker, uncounted.
+func (s *Spillway) Middleware() message.HandlerMiddleware { return s.chain.Middleware }
+
+// Subscriber subscribes for Config.Group. Each call returns a subscriber of its
+// own; closing it, as the Router does, closes only its own subscriptions.
+func (s *Spillway) Subscriber() message.Subscriber { return s.SubscriberFor(s.cfg.Group) }
+
+// SubscriberFor subscribes for a group, such as one for each handler of a
+// cqrs.EventProcessor.
+func (s *Spillway) SubscriberFor(group string) message.Subscriber {
+	sub := newSubscriber(s, group)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscribers = append(s.subscribers, sub)
+	return sub
+}
+
+// Publisher publishes to the broker. It keeps Spillway's own metadata out of
+// messages. Its Close does nothing: only Spillway.Close closes connections.
+func (s *Spillway) Publisher() message.Publisher { return publisher{s.broker.Publisher()} }
+
+type publisher struct{ inner message.Publisher }
+
+func (p publisher) Publish(topic string, msgs ...*message.Message) error {
+	return p.inner.Publish(topic, middleware.WithoutState(msgs)...)
+}
+
+func (publisher) Close() error { return nil }
+
+// Close closes what is still open, after waiting up to Config.CloseGrace for
+// running handlers and hand-offs, and then the broker. Call it after
+// router.Run has returned. It is idempotent.
+func (s *Spillway) Close(ctx context.Context) error {
+	s.mu.Lock()
+	subs := s.subscribers
+	s.subscribers, s.closed = nil, true
+	s.mu.Unlock()
+
+	var errs []error
+	for _, sub := range subs {
+		errs = append(errs, sub.Close())
+	}
+	if err := s.broker.Close(ctx); err != nil && !errors.Is(err, adapters.ErrClosed) {
+		errs = append(errs, fmt.Errorf("spillway: close broker: %w", err))
+	}
+	return errors.Join(append(errs, s.closeLastResort())...)
+}
+
+func (s *Spillway) closeLastResort() error {
+	if s.lastResort == nil {
+		return nil
+	}
+	return s.lastResort.Close()
+}
+
+// DeliveryFrom returns what is known of the delivery behind a message, from the
+// message's context: the native record, the stream, and in State the attempt.
+// It is false for messages of other subscribers.
+func DeliveryFrom(ctx context.Context) (*adapters.Delivery, bool) {
+	return adapters.DeliveryFrom(ctx)
+}
+
+// DedupKey is the key function that Watermill's Deduplicator needs beside
+// Spillway; with its stock key it drops every retry as a duplicate. See
+// [middleware.DedupKey].
+func DedupKey(msg *message.Message) (string, error) { return middleware.DedupKey(msg) }

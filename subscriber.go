@@ -1,0 +1,281 @@
+package spillway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
+)
+
+// subscriber makes Watermill messages of deliveries, and owns their settlement.
+type subscriber struct {
+	sw    *Spillway
+	group string
+
+	mu     sync.Mutex
+	closed bool
+	open   []*subscription
+}
+
+func newSubscriber(sw *Spillway, group string) *subscriber {
+	return &subscriber{sw: sw, group: group}
+}
+
+func (s *subscriber) consumer(topic string) (adapters.Consumer, error) {
+	var errs []error
+	if s.group == "" {
+		errs = append(errs, errors.New("the consumer group is empty: set Config.Group or use SubscriberFor"))
+	}
+	if topic == "" {
+		errs = append(errs, errors.New("the topic is empty"))
+	}
+	c := adapters.Consumer{Topic: topic, Group: s.group, Concurrency: s.sw.cfg.Concurrency, Retry: s.sw.cfg.Retry}
+	return c, errors.Join(append(errs, s.sw.names.Claim(s.sw.cfg.Names, c))...)
+}
+
+// SubscribeInitialize declares the streams of the topic's consumer.
+func (s *subscriber) SubscribeInitialize(topic string) error {
+	c, err := s.consumer(topic)
+	if err == nil {
+		err = s.sw.broker.Ensure(context.Background(), c)
+	}
+	if err != nil {
+		return fmt.Errorf("spillway: declare the streams of topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+// Subscribe opens the main, retry and suspect streams of the topic's consumer.
+func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	sub, err := s.subscribe(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("spillway: subscribe to %q: %w", topic, err)
+	}
+	return sub.out, nil
+}
+
+func (s *subscriber) subscribe(ctx context.Context, topic string) (*subscription, error) {
+	c, err := s.consumer(topic)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sw.broker.Ensure(ctx, c); err != nil {
+		return nil, err
+	}
+	in, err := s.sw.broker.Subscribe(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	sub := newSubscription(ctx, in, c, s.sw.cfg)
+	s.mu.Lock()
+	closed := s.closed || s.sw.isClosed()
+	if !closed {
+		s.open = append(s.open, sub)
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil, errors.Join(adapters.ErrClosed, sub.close())
+	}
+	return sub, nil
+}
+
+// Close closes the subscriptions: see subscription.close. It is idempotent, and
+// every call waits.
+func (s *subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := s.open
+	s.mu.Unlock()
+
+	errs := make([]error, len(open))
+	var wg sync.WaitGroup
+	for i, sub := range open {
+		wg.Go(func() { errs[i] = sub.close() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Spillway) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// subscription turns one adapters.Subscription into a channel of messages. Each
+// of its workers has one message out at a time.
+type subscription struct {
+	in     adapters.Subscription
+	out    chan *message.Message
+	cfg    Config
+	cons   adapters.Consumer
+	base   context.Context // of the messages
+	cancel context.CancelFunc
+	settle context.Context    // not ended by shutdown, but after it
+	giveUp context.CancelFunc // ends settle
+
+	closing chan struct{} // hand out nothing more
+	forced  chan struct{} // give back what is still out
+	workers sync.WaitGroup
+	once    sync.Once
+	done    chan struct{}
+	err     error
+}
+
+func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, cfg Config) *subscription {
+	s := &subscription{
+		in: in, out: make(chan *message.Message), cfg: cfg, cons: c,
+		closing: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
+	}
+	s.base, s.cancel = context.WithCancel(ctx)
+	s.settle, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	for range c.Concurrency + 1 { // one more for the suspect stream
+		s.workers.Go(s.work)
+	}
+	go s.run()
+	return s
+}
+
+// run waits for the end of the subscription, and ends it in the order that
+// loses nothing: hand out nothing more and cancel the messages' contexts; let
+// what runs be settled; give back the rest; close.
+func (s *subscription) run() {
+	defer close(s.done)
+	defer close(s.out)
+	defer s.giveUp()
+	defer s.cancel()
+
+	workersDone := make(chan struct{})
+	go func() { s.workers.Wait(); close(workersDone) }()
+
+	select {
+	case <-workersDone: // the broker ended the subscription
+	case <-s.base.Done():
+	}
+	s.stopHandingOut()
+	s.keep(s.bounded(s.in.Stop))
+	if !finishedWithin(workersDone, s.cfg.CloseGrace) {
+		s.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
+			"topic", s.cons.Topic, "group", s.cons.Group)
+		close(s.forced)
+		if !finishedWithin(workersDone, settleGrace) {
+			s.giveUp()
+			<-workersDone
+		}
+	}
+	s.keep(s.bounded(s.in.Close))
+}
+
+// settleGrace bounds each call to the broker while closing.
+const settleGrace = 5 * time.Second
+
+func (s *subscription) bounded(call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.settle, settleGrace)
+	defer cancel()
+	return call(ctx)
+}
+
+func (s *subscription) keep(err error) {
+	if err != nil && !errors.Is(err, adapters.ErrClosed) {
+		s.err = errors.Join(s.err, fmt.Errorf("spillway: close the subscription of %q: %w", s.cons.Topic, err))
+	}
+}
+
+func finishedWithin(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (s *subscription) stopHandingOut() { s.once.Do(func() { close(s.closing) }) }
+
+func (s *subscription) close() error {
+	s.stopHandingOut()
+	s.cancel()
+	<-s.done
+	return s.err
+}
+
+func (s *subscription) work() {
+	for d := range s.in.Deliveries() {
+		s.deliver(d)
+	}
+}
+
+func (s *subscription) deliver(d *adapters.Delivery) {
+	select {
+	case <-s.closing:
+		s.giveBack(d)
+		return
+	default:
+	}
+	d.State = trusted(d)
+	ctx, cancel := context.WithCancel(s.base)
+	defer cancel()
+	msg := newMessage(adapters.WithDelivery(ctx, d), d)
+	select {
+	case s.out <- msg:
+	case <-s.closing:
+		s.giveBack(d)
+		return
+	}
+	select {
+	case <-msg.Acked():
+		if err := d.Settler.Ack(s.settle, d); err != nil {
+			s.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
+				"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
+		}
+	case <-msg.Nacked():
+		s.giveBack(d)
+	case <-s.forced:
+		msg.Nack()
+		s.giveBack(d)
+	}
+}
+
+func (s *subscription) giveBack(d *adapters.Delivery) {
+	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
+		s.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
+			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
+	}
+}
+
+// trusted is the state that came with a delivery, as far as it is ours: state
+// on the main stream was forged or leaked, and state on the other streams counts
+// only for the consumer that wrote it.
+func trusted(d *adapters.Delivery) envelope.State {
+	first := envelope.State{Attempt: 1}
+	if d.Stream == adapters.StreamMain {
+		return first
+	}
+	st := envelope.Parse(d.Headers, time.Now())
+	if !st.BelongsTo(d.Consumer.Topic, d.Consumer.Group) {
+		return first
+	}
+	return st
+}
+
+// newMessage makes the handler's view of a delivery, which looks the same on
+// every attempt. The payload is copied, because handlers may write into it and
+// hand-offs are made from the delivery.
+func newMessage(ctx context.Context, d *adapters.Delivery) *message.Message {
+	msg := message.NewMessage(d.ID, bytes.Clone(d.Payload))
+	for _, h := range d.Headers {
+		if !envelope.IsOwn(h.Key) {
+			msg.Metadata[h.Key] = string(h.Value)
+		}
+	}
+	msg.SetContext(ctx)
+	return msg
+}
