@@ -74,7 +74,7 @@ func grow(data []byte, depth int) (tree, []byte) {
 	case 6:
 		return leaf(&sqlError{"23505"}, permanent), data
 	case 7:
-		return leaf(&hostile{}, unknown), data
+		return leaf(half{}, permanent), data
 	case 8:
 		return leaf((*statusError)(nil), unknown), data
 	case 9:
@@ -132,7 +132,7 @@ func FuzzClassify(f *testing.F) {
 		{10, 16, 2, 13, 4},           // Permanent(Join(timeout, Panic(422)))
 		{13, 16, 1, 10, 0},           // Panic(Join(plain, Permanent))
 		{14, 16, 14, 16, 2, 4, 7},    // wraps and nested joins
-		{12, 15, 9, 8, 7},            // Waiting(Join(missing, nil pointer, hostile))
+		{12, 15, 9, 8, 7},            // Waiting(Join(missing, nil pointer, half a panic))
 		{16, 16, 16, 16, 1, 2, 3, 4}, // left-deep
 	} {
 		f.Add(seed)
