@@ -46,13 +46,14 @@ func eachStore(t *testing.T, test func(t *testing.T, store middleware.OnceStore)
 type sent struct {
 	UUID     string
 	Metadata message.Metadata
-	Payload  []byte
+	Payload  string
+	Nil      bool // the payload is nil
 }
 
 func sentOf(messages []*message.Message) []sent {
 	var out []sent
 	for _, m := range messages {
-		out = append(out, sent{m.UUID, m.Metadata, m.Payload})
+		out = append(out, sent{m.UUID, m.Metadata, string(m.Payload), m.Payload == nil})
 	}
 	return out
 }
