@@ -12,10 +12,8 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 )
 
-// DedupKey is a key function for Watermill's [middleware.Deduplicator], inside
-// the chain. It is a middleware.MessageHasher:
-//
-//	router.AddMiddleware((&middleware.Deduplicator{KeyFactory: spillway.DedupKey}).Middleware)
+// DedupKey is a key function for Watermill's middleware.Deduplicator, inside
+// the chain: set it as KeyFactory.
 //
 // The Deduplicator remembers a key before it calls the handler, and drops a
 // message with a key that it remembers, as a success. With its stock key, a
