@@ -62,5 +62,7 @@ func attemptIdentity(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d/%d/%d/%d", d.State.Attempt, d.State.ParkChecks, d.State.ReplayCount, d.Count)
+	// A check from the parking lot repeats the number of the attempt that led
+	// there, but not its due time.
+	return fmt.Sprintf("%s/%d/%d/%s/%d", d.Stream, d.State.Attempt, d.State.DueAt.UnixNano(), d.State.ReplayID, d.Count)
 }

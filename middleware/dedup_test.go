@@ -1,63 +1,61 @@
 package middleware_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
-
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/middleware"
 )
 
-var _ watermillmiddleware.MessageHasher = middleware.DedupKey
-
-func dedupKey(t *testing.T, uuid, payload string) string {
-	t.Helper()
-	k, err := middleware.DedupKey(message.NewMessage(uuid, []byte(payload)))
-	if err != nil || k == "" {
-		t.Fatalf("key %q, error %v", k, err)
-	}
-	return k
-}
-
-func TestDedupKey(t *testing.T) {
+// O31: what comes back on purpose is refused because a tracker remembers it.
+// With its stock key the Deduplicator drops the retry of a failed message as a
+// success; with ours each attempt, check, replay and counted redelivery gets
+// through, and a second copy by the producer does not.
+func TestDedupKeyLetsNewAttemptsThrough(t *testing.T) {
 	t.Parallel()
-	if dedupKey(t, "m-1", "a") != dedupKey(t, "m-1", "a") {
-		t.Error("two copies of a message have two keys")
+	due := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	deliveries := []adapters.Delivery{
+		{Stream: adapters.StreamMain, Count: 1, State: envelope.State{Attempt: 1}},
+		{Stream: adapters.StreamMain, Count: 1, State: envelope.State{Attempt: 1}}, // the producer sent it twice
+		{Stream: adapters.StreamMain, Count: 2, State: envelope.State{Attempt: 1}}, // the consumer died
+		{Stream: adapters.StreamSuspect, Count: 1, State: envelope.State{Attempt: 1}},
+		{Stream: adapters.StreamRetry, Count: 1, State: envelope.State{Attempt: 2}},
+		{Stream: adapters.StreamRetry, Count: 1, State: envelope.State{Attempt: 2, DueAt: due, ParkedAt: due}}, // a check
+		{Stream: adapters.StreamRetry, Count: 1, State: envelope.State{Attempt: 2, ReplayID: "replay-1"}},
 	}
-	if dedupKey(t, "m-1", "a") == dedupKey(t, "m-2", "a") {
-		t.Error("messages that are merely equal share a key")
-	}
-	if dedupKey(t, "m-1", "a") == dedupKey(t, "m-1", "b") {
-		t.Error("the payload makes no difference")
-	}
-	if dedupKey(t, "m-1", "a") == dedupKey(t, "m-1a", "") {
-		t.Error("UUID and payload run together")
-	}
-	if dedupKey(t, "", "a") == dedupKey(t, "", "a") {
-		t.Error("messages without UUID share a key")
-	}
-}
-
-func TestDedupKeyWithDeduplicator(t *testing.T) {
-	t.Parallel()
-	repo, err := watermillmiddleware.NewMapExpiringKeyRepository(time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dedup := &watermillmiddleware.Deduplicator{KeyFactory: middleware.DedupKey, Repository: repo, Timeout: time.Minute}
-	calls := 0
-	h := dedup.Middleware(func(*message.Message) ([]*message.Message, error) {
-		calls++
-		return nil, nil
-	})
-	for _, id := range []string{"m-1", "m-1", "m-2", "", ""} {
-		if _, err := h(message.NewMessage(id, []byte("same"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if calls != 4 {
-		t.Errorf("%d calls, want one for each message and for each without UUID", calls)
+	for name, tt := range map[string]struct {
+		hasher watermillmiddleware.MessageHasher
+		calls  int
+	}{
+		"ours":  {middleware.DedupKey, len(deliveries) - 1},
+		"stock": {nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			repo, err := watermillmiddleware.NewMapExpiringKeyRepository(time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := 0
+			h := (&watermillmiddleware.Deduplicator{KeyFactory: tt.hasher, Repository: repo, Timeout: time.Minute}).Middleware(func(*message.Message) ([]*message.Message, error) {
+				calls++
+				return nil, errors.New("failed")
+			})
+			for i := range deliveries {
+				msg := message.NewMessageWithContext(adapters.WithDelivery(t.Context(), &deliveries[i]), "m-1", []byte("order"))
+				before := calls
+				if _, err := h(msg); (err == nil) != (calls == before) {
+					t.Errorf("delivery %d: error %v", i, err)
+				}
+			}
+			if calls != tt.calls {
+				t.Errorf("%d calls, want %d", calls, tt.calls)
+			}
+		})
 	}
 }
