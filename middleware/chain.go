@@ -1,11 +1,14 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,28 +89,31 @@ type Chain struct {
 	fallback policy.Policy
 }
 
-// NewChain returns a chain, or an error that names every problem of its
-// policies.
-func NewChain(cfg ChainConfig) (*Chain, error) {
-	if cfg.CloseGrace == 0 {
-		cfg.CloseGrace = 20 * time.Second
+// Validate names every problem of the policies at once.
+func (cfg ChainConfig) Validate() error {
+	errs := []error{cfg.Policy.Validate()}
+	for _, handler := range slices.Sorted(maps.Keys(cfg.Policies)) {
+		if err := cfg.Policy.Merge(cfg.Policies[handler]).Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
+		}
 	}
+	return errors.Join(errs...)
+}
+
+// NewChain returns a chain, or the error of [ChainConfig.Validate].
+func NewChain(cfg ChainConfig) (*Chain, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.CloseGrace = cmp.Or(cfg.CloseGrace, 20*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
 	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
-	var errs []error
-	if err := c.fallback.Validate(); err != nil {
-		errs = append(errs, err)
-	}
 	for handler, over := range cfg.Policies {
-		p := cfg.Policy.Merge(over).WithDefaults()
-		if err := p.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
-		}
-		c.policies[handler] = p
+		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
 	}
-	return c, errors.Join(errs...)
+	return c, nil
 }
 
 // Middleware is the chain as a Watermill middleware. It belongs outermost. On
