@@ -258,6 +258,7 @@ func (b *Broker) unlock() {
 			b.queue(s) // again, but behind its competitors
 		}
 	}
+	clear(b.ready) // lets go of closed subscriptions
 	b.ready = b.ready[:0]
 	b.mu.Unlock()
 }

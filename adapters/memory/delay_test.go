@@ -326,3 +326,45 @@ func TestDrainGivesBackWhenFnPanics(t *testing.T) {
 	}()
 	receiveID(t, subscribe(t, process, consumer), "a", 1)
 }
+
+// A record that is due keeps its place before one written at that very moment,
+// even if the latter's writer is quicker than the timer.
+func TestWritesDoNotOvertakeWhatIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, process := setup(t, memory.Config{})
+		sub := subscribe(t, process, with(2))
+		quicker := time.After(time.Minute) // older than the broker's timer
+		handoff(t, process, adapters.StreamRetry, "due", time.Now().Add(time.Minute))
+		<-quicker
+		handoff(t, process, adapters.StreamRetry, "now", time.Time{})
+		receiveID(t, sub, "due", 1)
+		receiveID(t, sub, "now", 1)
+	})
+}
+
+func TestDrainBeforeTheGroupsCame(t *testing.T) {
+	t.Parallel()
+	broker, process := setup(t, memory.Config{})
+	mailing := adapters.Consumer{Topic: "orders", Group: "mailing", Concurrency: 1}
+	ensure(t, process, mailing)
+	publish(t, broker, "a", "b")
+	sub := subscribe(t, process, consumer)
+	ack(t, receiveID(t, sub, "a", 1)) // mailing has not seen it
+	giveBack(t, receiveID(t, sub, "b", 1))
+	if err := sub.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(drain(t, process, "orders")); got != "[a b]" {
+		t.Errorf("drained %s", got)
+	}
+	for _, group := range []string{"billing", "mailing"} {
+		if lag := broker.Lag("orders", group); lag != 0 {
+			t.Errorf("lag of %s is %d, want 0", group, lag)
+		}
+	}
+	publish(t, broker, "c")
+	ack(t, receiveID(t, subscribe(t, process, mailing), "c", 1))
+	ack(t, receiveID(t, subscribe(t, process, consumer), "c", 1))
+	wantRecords(t, broker, "orders")
+}
