@@ -103,7 +103,7 @@ func newJob(o options, stdin io.Reader) (job, error) {
 		over := publishedOver(o.n)
 		s := shop.New(o.n, o.seed, over)
 		return job{
-			title: fmt.Sprintf("%s orders, seed %d", thousands(o.n), o.seed),
+			title: fmt.Sprintf("%s, seed %d", plural(o.n, "order"), o.seed),
 			topic: "orders", group: "billing", handlerName: "bill", handler: s.Bill, policy: s.Policy(), concurrency: 16,
 			messages: s.Messages(), count: o.n, over: over, start: s.Start, status: s.Status,
 		}, nil
@@ -114,7 +114,7 @@ func newJob(o options, stdin io.Reader) (job, error) {
 	}
 	p := &auditlog.Projector{}
 	return job{
-		title: fmt.Sprintf("%s webhooks of %s", thousands(len(lines)), inputName(o.input)),
+		title: fmt.Sprintf("%s of %s", plural(len(lines), "webhook"), inputName(o.input)),
 		topic: "webhooks", group: "auditlog", handlerName: "project", handler: p.Project, policy: auditlog.Policy(),
 		concurrency: 1, // in order, as far as nothing has to be tried again
 		messages:    messages(lines), count: len(lines), over: publishedOver(len(lines)),

@@ -120,3 +120,10 @@ func thousands(n int) string {
 	}
 	return digits
 }
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(n) + " " + noun + "s"
+}

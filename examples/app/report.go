@@ -101,7 +101,9 @@ func (r report) deadLetters(b *strings.Builder, p painter, stream string) {
 	})
 	for _, k := range keys {
 		letters := groups[k]
-		example := letters[0]
+		example := slices.MinFunc(letters, func(x, y envelope.DeadLetter) int {
+			return x.Failure.FirstAttemptAt.Compare(y.Failure.FirstAttemptAt)
+		})
 		what := k.class
 		if k.code != "" {
 			what += " · " + k.code
