@@ -66,7 +66,10 @@ func Run(ctx context.Context, broker Broker, args []string, stdin io.Reader, std
 		return 1
 	}
 	interrupted := ctx.Err() != nil
-	r.display.report(report{account: a, job: job, broker: broker.Name, took: r.took, interrupted: interrupted, p50: r.ledger.quantile(0.5), p99: r.ledger.quantile(0.99)})
+	r.display.report(report{
+		account: a, job: job, took: r.took, interrupted: interrupted, lastResort: r.lastResort,
+		p50: r.ledger.quantile(0.5), p99: r.ledger.quantile(0.99),
+	})
 	if opts.json {
 		if err := writeJSON(stdout, a); err != nil {
 			fmt.Fprintln(stderr, err)
@@ -133,18 +136,23 @@ type run struct {
 	logger  *slog.Logger
 	ledger  *ledger
 	display *display
-	took    time.Duration
+
+	lastResort string // directory
+	took       time.Duration
 }
 
 func (r *run) run(ctx context.Context) (*account, error) {
-	lastResort, err := os.MkdirTemp("", "spillway-last-resort-")
-	if err != nil {
+	var err error
+	if r.lastResort, err = os.MkdirTemp("", "spillway-last-resort-"); err != nil {
 		return nil, err
 	}
-	defer os.Remove(lastResort) // not if there is something in it
+	defer os.Remove(r.lastResort) // which fails, as it should, if there is something in it
 
 	start := time.Now()
-	if err := r.consume(ctx, lastResort); err != nil {
+	if err := r.consume(ctx); err != nil {
+		if ctx.Err() != nil && r.ledger.tally().published == 0 {
+			return &account{}, nil // interrupted while connecting
+		}
 		return nil, err
 	}
 	r.took = time.Since(start)
@@ -159,18 +167,18 @@ func (r *run) run(ctx context.Context) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := settle(ctx, broker, adapters.Consumer{Topic: r.job.topic, Group: r.job.group}, lastResort, r.ledger)
+	a, err := settle(ctx, broker, adapters.Consumer{Topic: r.job.topic, Group: r.job.group}, r.lastResort, r.ledger)
 	return a, errors.Join(err, broker.Close(ctx))
 }
 
 // consume is how a program uses Spillway: Open, Install, Subscriber, Close.
-func (r *run) consume(ctx context.Context, lastResort string) error {
+func (r *run) consume(ctx context.Context) error {
 	sw, err := spillway.Open(ctx, r.broker.URL, spillway.Config{
 		Group:           r.job.group,
 		Policy:          r.job.policy,
 		Concurrency:     r.job.concurrency,
 		ConsumerVersion: "example-1.0.0",
-		LastResort:      lastResort,
+		LastResort:      r.lastResort,
 		Hooks:           middleware.Hooks{OnOutcome: r.ledger.outcome},
 		Logger:          r.logger,
 	}, r.broker.Opener)
@@ -185,11 +193,10 @@ func (r *run) consume(ctx context.Context, lastResort string) error {
 	go func() { running <- router.Run(context.WithoutCancel(ctx)) }()
 	select {
 	case <-router.Running():
-		err = r.untilAtRest(ctx, sw.Publisher())
-	case err = <-running:
-		running <- nil
+		err = errors.Join(r.untilAtRest(ctx, sw.Publisher()), router.Close(), <-running)
+	case err = <-running: // it could not subscribe
 	}
-	return errors.Join(err, router.Close(), <-running, sw.Close(context.WithoutCancel(ctx)))
+	return errors.Join(err, sw.Close(context.WithoutCancel(ctx)))
 }
 
 // untilAtRest publishes, and shows what happens until nothing does any more.

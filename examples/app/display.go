@@ -54,16 +54,17 @@ func (d *display) update(t tally) {
 		return
 	}
 	now := time.Now()
-	if status == d.status && now.Before(d.next) {
+	at := fmt.Sprintf("%5.1f s  ", now.Sub(d.start).Seconds())
+	if status != d.status {
+		d.status = status
+		fmt.Fprintln(d.out, at+status)
+	}
+	if now.Before(d.next) {
 		return
 	}
-	d.status, d.next = status, now.Add(time.Second)
-	line := fmt.Sprintf("%5.1f s  published %s  processed %s  to retry %s  parked %s  dead letters %s",
-		now.Sub(d.start).Seconds(), thousands(t.published), thousands(t.processed), thousands(t.waiting), thousands(t.parked), thousands(t.deadLettered))
-	if status != "" {
-		line += "  " + status
-	}
-	fmt.Fprintln(d.out, line)
+	d.next = now.Add(time.Second)
+	fmt.Fprintf(d.out, "%spublished %s  processed %s  to retry %s  parked %s  dead letters %s\n", at,
+		thousands(t.published), thousands(t.processed), thousands(t.waiting), thousands(t.parked), thousands(t.deadLettered))
 }
 
 // barWidth is that of the bar in characters; the frame is narrower than any

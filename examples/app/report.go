@@ -19,9 +19,9 @@ import (
 type report struct {
 	account     *account
 	job         job
-	broker      string
 	took        time.Duration
 	interrupted bool
+	lastResort  string // directory
 	p50, p99    time.Duration
 }
 
@@ -49,7 +49,11 @@ func (d *display) report(r report) {
 	row(p.green, "processed", a.processed, r.speed())
 	row(p.blue, "parked", a.parked, "")
 	row(p.red, "dead letters", a.deadLettered, "")
-	row(p.red, "last resort", a.lastResort, "")
+	keep := ""
+	if a.lastResort > 0 {
+		keep = "kept in " + r.lastResort
+	}
+	row(p.red, "last resort", a.lastResort, keep)
 	if a.pending > 0 {
 		row(p.yellow, "on their way", a.pending, "still in the topic, or waiting for the next attempt")
 	}
@@ -181,7 +185,7 @@ func (r report) parked(b *strings.Builder, p painter, stream string) {
 			what += ", such as " + first.reference
 		}
 		fmt.Fprintf(b, "  %5s  %s  %s\n", thousands(len(messages)), p.blue(what),
-			p.dim(fmt.Sprintf("looked at next at %s, in %s", first.due.Local().Format("15:04:05"), time.Until(first.due).Round(time.Second))))
+			p.dim(fmt.Sprintf("looked at next at %s, in %s", first.due.Local().Format("15:04:05"), max(0, time.Until(first.due)).Round(time.Second))))
 	}
 }
 
@@ -200,8 +204,11 @@ func (r report) verdict(b *strings.Builder, p painter) {
 			fmt.Fprintf(b, "  lost: %s\n", id)
 		}
 	}
+	if a.pending > 0 && !r.interrupted {
+		fmt.Fprintf(b, "%s\n", p.red(fmt.Sprintf("Not everything came to rest within %s.", limit)))
+	}
 	if a.twice > 0 {
-		fmt.Fprintf(b, "%s were found in two places, and counted in the first: delivery is at least once.\n", thousands(a.twice))
+		fmt.Fprintf(b, "In two places, and counted in the first: %s. Delivery is at least once.\n", plural(a.twice, "message"))
 	}
 }
 
