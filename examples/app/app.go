@@ -107,7 +107,7 @@ func newJob(o options, stdin io.Reader) (job, error) {
 		s := shop.New(o.n, o.seed, over)
 		return job{
 			title: fmt.Sprintf("%s, seed %d", plural(o.n, "order"), o.seed),
-			topic: "orders", group: "billing", handlerName: "bill", handler: s.Bill, policy: s.Policy(), concurrency: 16,
+			topic: "orders", group: "billing", handlerName: "bill", handler: s.Bill, policy: s.Policy(), concurrency: 8,
 			messages: s.Messages(), count: o.n, over: over, start: s.Start, status: s.Status,
 		}, nil
 	}
