@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -132,12 +133,20 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		if err != nil {
 			return nil, a.fail(err)
 		}
-		if len(outputs) > 0 {
+		if len(outputs) > 0 && !closed(msg.Nacked()) {
 			a.await(outputs)
 			return outputs, nil
 		}
 		return nil, a.succeed()
 	}
+}
+
+// checkOutputs refuses what makes Watermill's Router panic after the chain.
+func checkOutputs(outputs []*message.Message) error {
+	if i := slices.Index(outputs, nil); i >= 0 {
+		return fmt.Errorf("handler returned outputs that cannot be published: output %d of %d is nil", i+1, len(outputs))
+	}
+	return nil
 }
 
 // foreign reports a delivery that a context has inherited from another message:
@@ -224,8 +233,11 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 		}
 	}()
 	outputs, err = next(a.msg)
+	if err == nil {
+		err = checkOutputs(outputs)
+	}
+	err = withoutStack(err) // calls methods of err, which may panic like the handler
 	returned = true
-	err = withoutStack(err)
 	return outputs, err
 }
 
@@ -428,9 +440,7 @@ type pendingKey struct{}
 func (a *attempt) await(outputs []*message.Message) {
 	p := &pending{attempt: *a}
 	for _, out := range outputs {
-		if out != nil {
-			out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
-		}
+		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
