@@ -193,6 +193,12 @@ func (a *attempt) info() MessageInfo {
 func (a *attempt) beforeHandler() (handled bool, err error) {
 	d := a.delivery
 	switch {
+	case closed(a.msg.Nacked()):
+		return true, a.returned()
+	case a.ctx.Err() != nil:
+		// Watermill's Router holds back what arrives while it closes, and calls
+		// the handler after all.
+		return true, a.giveBack()
 	case d.Undecodable != nil:
 		return true, a.decide(failure.Failure{Nature: failure.NaturePermanent, Class: failure.ClassUndecodable, Err: d.Undecodable})
 	case d.State.DueAt.Sub(a.start) > earlyTolerance && d.State.Hops < maxHops:
