@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,9 +128,9 @@ func TestOpenCircuitBreakerIsAnUnavailableDependency(t *testing.T) {
 		s := installed(t, spillway.Config{})
 		s.router.AddMiddleware(withZero(wmw.NewCircuitBreaker).Middleware)
 		end := time.Now().Add(4 * time.Minute)
-		calls := 0
+		var calls atomic.Int32
 		s.consume(func(*message.Message) error {
-			calls++
+			calls.Add(1)
 			if time.Now().Before(end) {
 				return failure.Transient(errors.New("the gateway is down"))
 			}
@@ -140,16 +141,18 @@ func TestOpenCircuitBreakerIsAnUnavailableDependency(t *testing.T) {
 		s.publish(bodies...)
 		after(0)
 		var open failure.Failure
+		s.mu.Lock()
 		for _, o := range s.outcomes {
 			if strings.Contains(o.Failure.Err.Error(), "circuit breaker") {
 				open = o.Failure
 			}
 		}
+		s.mu.Unlock()
 		if open.Nature != failure.NatureTransient || open.Class != failure.ClassDependencyUnavailable {
 			t.Errorf("the open breaker is %s, %s; want transient, dependency_unavailable", open.Nature, open.Class)
 		}
-		if calls > 7 {
-			t.Errorf("the breaker let %d calls through", calls)
+		if n := calls.Load(); n > 7 {
+			t.Errorf("the breaker let %d calls through", n)
 		}
 		after(time.Hour)
 		wantDepths(t, s.broker, nil)
