@@ -117,7 +117,7 @@ type subscription struct {
 	cons   adapters.Consumer
 	base   context.Context // of the messages
 	cancel context.CancelFunc
-	ctx    context.Context // whoever subscribed; its end closes the subscription
+	ctx    context.Context    // whoever subscribed; its end closes the subscription
 	settle context.Context    // not ended by shutdown, but after it
 	giveUp context.CancelFunc // ends settle
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -87,6 +88,21 @@ type Chain struct {
 	fallback policy.Policy
 }
 
+// Validate reports every problem of the policies. It looks at nothing else.
+func (cfg ChainConfig) Validate() error {
+	errs := []error{cfg.Policy.WithDefaults().Validate()}
+	for _, handler := range slices.Sorted(maps.Keys(cfg.Policies)) {
+		if err := cfg.policyOf(handler).Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (cfg ChainConfig) policyOf(handler string) policy.Policy {
+	return cfg.Policy.Merge(cfg.Policies[handler]).WithDefaults()
+}
+
 // NewChain returns a chain, or an error that names every problem of its
 // policies.
 func NewChain(cfg ChainConfig) (*Chain, error) {
@@ -97,18 +113,10 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 		cfg.Logger = slog.Default()
 	}
 	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
-	var errs []error
-	if err := c.fallback.Validate(); err != nil {
-		errs = append(errs, err)
+	for handler := range cfg.Policies {
+		c.policies[handler] = cfg.policyOf(handler)
 	}
-	for handler, over := range cfg.Policies {
-		p := cfg.Policy.Merge(over).WithDefaults()
-		if err := p.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
-		}
-		c.policies[handler] = p
-	}
-	return c, errors.Join(errs...)
+	return c, cfg.Validate()
 }
 
 // Middleware is the chain as a Watermill middleware. It belongs outermost. On
