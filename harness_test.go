@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/middleware"
+	"github.com/spillway-mq/spillway/poison"
 )
 
 // The names that all tests of this package use.
@@ -299,4 +301,25 @@ func replay(t *testing.T, b *memory.Broker) {
 	if err := view.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lastResort reads the dead letters in the files of a last resort.
+func lastResort(t *testing.T, dir string) []envelope.DeadLetter {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var letters []envelope.DeadLetter
+	for _, file := range files {
+		torn, err := poison.ReadLastResort(file, func(line []byte) error {
+			d, err := envelope.DecodeDeadLetter(line)
+			letters = append(letters, d)
+			return err
+		})
+		if err != nil || len(torn) > 0 {
+			t.Fatalf("read %s: %v, torn lines %v", file, err, torn)
+		}
+	}
+	return letters
 }
