@@ -28,6 +28,9 @@ type Spillway struct {
 	mu          sync.Mutex
 	subscribers []*subscriber
 	closed      bool
+
+	done     chan struct{} // closed at the end of Close
+	closeErr error
 }
 
 // Open connects to the broker that rawURL names, through the opener that serves
@@ -50,8 +53,7 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 	if err != nil {
 		return nil, err
 	}
-
-	s := &Spillway{cfg: cfg}
+	s := &Spillway{cfg: cfg, done: make(chan struct{})}
 	if cfg.LastResort != "" {
 		if s.lastResort, err = poison.OpenLastResort(cfg.LastResort); err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
@@ -144,12 +146,22 @@ func (publisher) Close() error { return nil }
 
 // Close closes what is still open, after waiting up to Config.CloseGrace for
 // running handlers and hand-offs, and then the broker. Call it after
-// router.Run has returned. It is idempotent.
+// router.Run has returned. It is idempotent, and every call waits.
 func (s *Spillway) Close(ctx context.Context) error {
 	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
 	subs := s.subscribers
-	s.subscribers, s.closed = nil, true
 	s.mu.Unlock()
+	if first {
+		s.closeErr = s.close(ctx, subs)
+		close(s.done)
+	}
+	<-s.done
+	return s.closeErr
+}
+
+func (s *Spillway) close(ctx context.Context, subs []*subscriber) error {
 
 	var errs []error
 	for _, sub := range subs {

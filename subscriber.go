@@ -117,10 +117,12 @@ type subscription struct {
 	cons   adapters.Consumer
 	base   context.Context // of the messages
 	cancel context.CancelFunc
+	ctx    context.Context    // whoever subscribed; its end closes the subscription
 	settle context.Context    // not ended by shutdown, but after it
 	giveUp context.CancelFunc // ends settle
 
 	closing chan struct{} // hand out nothing more
+	stopped chan struct{} // the broker delivers nothing more
 	forced  chan struct{} // give back what is still out
 	workers sync.WaitGroup
 	once    sync.Once
@@ -130,10 +132,12 @@ type subscription struct {
 
 func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, cfg Config) *subscription {
 	s := &subscription{
-		in: in, out: make(chan *message.Message), cfg: cfg, cons: c,
-		closing: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
+		in: in, out: make(chan *message.Message), cfg: cfg, cons: c, ctx: ctx,
+		closing: make(chan struct{}), stopped: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
 	}
-	s.base, s.cancel = context.WithCancel(ctx)
+	// The end of ctx must not reach the messages before closing is closed:
+	// handlers would give back messages that would be handed out again.
+	s.base, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.settle, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	for range c.Concurrency + 1 { // one more for the suspect stream
 		s.workers.Go(s.work)
@@ -156,10 +160,13 @@ func (s *subscription) run() {
 
 	select {
 	case <-workersDone: // the broker ended the subscription
-	case <-s.base.Done():
+	case <-s.ctx.Done():
+	case <-s.closing:
 	}
 	s.stopHandingOut()
+	s.cancel()
 	s.keep(s.bounded(s.in.Stop))
+	close(s.stopped)
 	if !finishedWithin(workersDone, s.cfg.CloseGrace) {
 		s.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
 			"topic", s.cons.Topic, "group", s.cons.Group)
@@ -202,7 +209,6 @@ func (s *subscription) stopHandingOut() { s.once.Do(func() { close(s.closing) })
 
 func (s *subscription) close() error {
 	s.stopHandingOut()
-	s.cancel()
 	<-s.done
 	return s.err
 }
@@ -232,19 +238,33 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 	}
 	select {
 	case <-msg.Acked():
-		if err := d.Settler.Ack(s.settle, d); err != nil {
-			s.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
-				"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
-		}
+		s.ack(d)
 	case <-msg.Nacked():
 		s.giveBack(d)
 	case <-s.forced:
-		msg.Nack()
-		s.giveBack(d)
+		if msg.Nack() {
+			s.giveBack(d)
+		} else { // acknowledged at the same moment
+			s.ack(d)
+		}
+	}
+}
+
+func (s *subscription) ack(d *adapters.Delivery) {
+	if err := d.Settler.Ack(s.settle, d); err != nil {
+		s.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
+			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
 	}
 }
 
 func (s *subscription) giveBack(d *adapters.Delivery) {
+	select {
+	case <-s.closing:
+		// Given back earlier, it could come to this subscription again, and be
+		// counted by the broker once more.
+		<-s.stopped
+	default:
+	}
 	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
 		s.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)

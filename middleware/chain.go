@@ -138,12 +138,20 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		if err != nil {
 			return nil, a.fail(err)
 		}
-		if len(outputs) > 0 {
+		if len(outputs) > 0 && !closed(msg.Nacked()) {
 			a.await(outputs)
 			return outputs, nil
 		}
 		return nil, a.succeed()
 	}
+}
+
+// checkOutputs refuses what makes Watermill's Router panic after the chain.
+func checkOutputs(outputs []*message.Message) error {
+	if i := slices.Index(outputs, nil); i >= 0 {
+		return fmt.Errorf("handler returned outputs that cannot be published: output %d of %d is nil", i+1, len(outputs))
+	}
+	return nil
 }
 
 // foreign reports a delivery that a context has inherited from another message:
@@ -190,6 +198,12 @@ func (a *attempt) info() MessageInfo {
 func (a *attempt) beforeHandler() (handled bool, err error) {
 	d := a.delivery
 	switch {
+	case closed(a.msg.Nacked()):
+		return true, a.returned()
+	case a.ctx.Err() != nil:
+		// Watermill's Router holds back what arrives while it closes, and calls
+		// the handler after all.
+		return true, a.giveBack()
 	case d.Undecodable != nil:
 		return true, a.decide(failure.Failure{Nature: failure.NaturePermanent, Class: failure.ClassUndecodable, Err: d.Undecodable})
 	case d.State.DueAt.Sub(a.start) > earlyTolerance && d.State.Hops < maxHops:
@@ -230,8 +244,11 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 		}
 	}()
 	outputs, err = next(a.msg)
+	if err == nil {
+		err = checkOutputs(outputs)
+	}
+	err = withoutStack(err) // calls methods of err, which may panic like the handler
 	returned = true
-	err = withoutStack(err)
 	return outputs, err
 }
 
@@ -434,9 +451,7 @@ type pendingKey struct{}
 func (a *attempt) await(outputs []*message.Message) {
 	p := &pending{attempt: *a}
 	for _, out := range outputs {
-		if out != nil {
-			out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
-		}
+		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
