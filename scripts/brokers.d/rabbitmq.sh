@@ -2,13 +2,14 @@
 # RabbitMQ, one node. scripts/brokers says what is defined here, and what is
 # there to use. Beyond it:
 #
-#   SPILLWAY_RABBITMQ_IMAGE  container image; default rabbitmq:4.0
+#   SPILLWAY_RABBITMQ_IMAGE  container image; default rabbitmq:3.13
 #   SPILLWAY_RABBITMQ_SBIN   folder of rabbitmq-server and rabbitmqctl; default:
 #                            where Debian's package has them
 
 ports=3 # AMQP; natively also the Erlang distribution and its name server
-image=${SPILLWAY_RABBITMQ_IMAGE:-rabbitmq:4.0}
+image=${SPILLWAY_RABBITMQ_IMAGE:-rabbitmq:3.13}
 sbin=${SPILLWAY_RABBITMQ_SBIN:-/usr/lib/rabbitmq/bin}
+enter=() # what to put before a command to run it where the programs are
 
 # Two schedulers, for small machines and for the tests beside it.
 erlang='+S 2:2 +SDcpu 2:2'
@@ -107,13 +108,13 @@ become() {
 		# No shell between us and the node, which so has the pid that we know.
 		RUNNING_UNDER_SYSTEMD=true
 	)
-	exec env -i "${environment[@]}" "$@"
+	exec env -i "${environment[@]}" ${enter[@]+"${enter[@]}"} "$@"
 }
 
 # The name server ends only if no node uses it.
 clean() {
-	[ "$mode" != native ] || [ -z "$port" ] || ! command -v epmd >/dev/null ||
-		epmd -port $((port + 2)) -kill >/dev/null 2>&1 || true
+	[ "$mode" != native ] || [ -z "$port" ] ||
+		${enter[@]+"${enter[@]}"} epmd -port $((port + 2)) -kill >/dev/null 2>&1 || true
 }
 
 create() {
