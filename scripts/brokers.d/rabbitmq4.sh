@@ -40,9 +40,6 @@ install() {
 		unshare --mount --propagation private \
 			debootstrap --variant=minbase trixie "$debian" &&
 			cp /etc/hosts "$debian/etc/hosts" &&
-			# Services in packages are not started.
-			printf '#!/bin/sh\nexit 101\n' >"$debian/usr/sbin/policy-rc.d" &&
-			chmod +x "$debian/usr/sbin/policy-rc.d" &&
 			"${enter[@]}" env DEBIAN_FRONTEND=noninteractive \
 				apt-get install -qy --no-install-recommends rabbitmq-server &&
 			touch "$debian/ready"
