@@ -48,6 +48,10 @@ test-modules:
 brokers: ## start the brokers and leave them running; scripts/brokers does more
 	@scripts/brokers up $(BROKERS)
 
+.PHONY: check-brokers
+check-brokers: ## test scripts/brokers itself: starts, crashes, clones
+	@scripts/check-brokers $(BROKERS)
+
 .PHONY: bench
 bench: ## measure the chain and print a table
 	@go run ./internal/bench
