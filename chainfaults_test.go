@@ -542,3 +542,148 @@ func TestCrashBetweenHandoffAndAckIsADuplicateWithOneID(t *testing.T) {
 		wantNoFaultsLeft(t, broker)
 	})
 }
+
+// K22: stream names depend on nothing that a policy says, so what waits under
+// one policy is found under the next.
+func TestPolicyChangeStrandsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broker := memory.New(memory.Config{})
+		fail := true
+		var handled []string
+		for run, p := range []policy.Policy{
+			{Attempts: policy.Attempts{Unknown: 20}, Backoff: policy.Backoff{Base: time.Minute, Jitter: policy.JitterNone}},
+			{Attempts: policy.Attempts{Unknown: 3}, Backoff: policy.Backoff{Base: time.Second}},
+		} {
+			s := serviceOn(t, broker, spillway.Config{Policy: p})
+			s.sw.Install(s.router)
+			s.consume(func(msg *message.Message) error {
+				if fail {
+					return errors.New("no")
+				}
+				handled = append(handled, msg.UUID)
+				return nil
+			})
+			s.start()
+			if run == 0 {
+				s.publish("a", "b", "c")
+				after(5 * time.Minute)
+			} else {
+				after(time.Hour)
+			}
+			s.stop()
+			fail = false
+		}
+		if len(handled) != 3 {
+			t.Errorf("handled: %v", handled)
+		}
+		wantDepths(t, broker, nil)
+	})
+}
+
+// K23: the streams of a consumer are five, whatever the number of attempts, and
+// handlers of one group share them.
+func TestStreamsDoNotMultiplyWithAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		for _, source := range []string{"a", "b", "c"} {
+			s.router.AddConsumerHandler("h-"+source, source, s.sw.Subscriber(), func(*message.Message) error {
+				return failure.Transient(errors.New("no"))
+			})
+		}
+		s.start()
+		for _, source := range []string{"a", "b", "c"} {
+			if err := s.sw.Publisher().Publish(source, message.NewMessage("1", nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after(time.Hour)
+		s.stop()
+		if streams := s.broker.Streams(); len(streams) > 15 {
+			t.Errorf("%d streams for three consumers: %v", len(streams), streams)
+		}
+	})
+}
+
+// K17: a wait is as long as it should be, whatever its length.
+func TestWaitsAreAsLongAsDecided(t *testing.T) {
+	for _, delay := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 25 * time.Hour} {
+		t.Run(delay.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := installed(t, spillway.Config{Policy: policy.Policy{
+					Backoff: policy.Backoff{Base: delay, Factor: 1, Max: delay, Jitter: policy.JitterNone},
+				}})
+				var at []time.Time
+				s.consume(func(*message.Message) error {
+					if at = append(at, time.Now()); len(at) < 4 {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+				s.start()
+				s.publish("body")
+				after(4 * delay)
+				s.stop()
+				if len(at) != 4 {
+					t.Fatalf("%d calls, want 4", len(at))
+				}
+				for i := 1; i < len(at); i++ {
+					if waited := at[i].Sub(at[i-1]); waited != delay {
+						t.Errorf("wait %d took %s", i, waited)
+					}
+				}
+			})
+		})
+	}
+}
+
+// R7, R26 and O32: headers in which brokers count mean nothing to us, whoever
+// wrote them, and stay what they are.
+func TestForgedBrokerCountersMeanNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		calls := 0
+		s.consume(func(*message.Message) error { calls++; return errors.New("no") })
+		s.start()
+		msg := message.NewMessage("1", nil)
+		msg.Metadata.Set("x-death", "count=99")
+		msg.Metadata.Set("x-delivery-count", "99")
+		s.send(msg)
+		after(time.Hour)
+		s.stop()
+		rec, _ := only(t, s.broker, dlqOf)
+		if calls != 5 || string(rec.Headers[0].Value) != "count=99" || string(rec.Headers[1].Value) != "99" {
+			t.Errorf("%d calls, headers %v", calls, rec.Headers[:2])
+		}
+	})
+}
+
+// R27 and O15: a replay begins with a fresh budget of attempts, and what fails
+// again is a new dead letter that names the one it came from.
+func TestReplayHasAFreshBudgetAndKeepsItsLineage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		var attempts []int
+		s.consume(func(msg *message.Message) error {
+			d, _ := spillway.DeliveryFrom(msg.Context())
+			attempts = append(attempts, d.State.Attempt)
+			return errors.New("no")
+		})
+		s.start()
+		s.publish("body")
+		after(time.Hour)
+		_, first := only(t, s.broker, dlqOf)
+		replay(t, s.broker)
+		after(time.Hour)
+		_, second := only(t, s.broker, dlqOf)
+		s.stop()
+		if diff := cmp.Diff([]int{1, 2, 3, 4, 5, 1, 2, 3, 4, 5}, attempts); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if second.ReplayOf != first.DeadLetterID || second.DeadLetterID == first.DeadLetterID || second.ReplayCount != 1 {
+			t.Errorf("first %s; second %s of %s, replay %d", first.DeadLetterID, second.DeadLetterID, second.ReplayOf, second.ReplayCount)
+		}
+		if !s.lastOutcome().Replay {
+			t.Error("the outcome is not marked as that of a replay")
+		}
+	})
+}
