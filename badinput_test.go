@@ -455,7 +455,7 @@ func TestManyMessagesAtATime(t *testing.T) {
 		const n = 2000
 		s := installed(t, spillway.Config{Concurrency: n})
 		s.consume(func(msg *message.Message) error {
-			time.Sleep(time.Second)
+			work(time.Second)
 			if d, _ := spillway.DeliveryFrom(msg.Context()); d.State.Attempt == 1 && len(msg.UUID)%2 == 0 {
 				return errors.New("not yet")
 			}

@@ -59,6 +59,7 @@ type service struct {
 	attempts []middleware.AttemptInfo
 	handoffs []handoffFailure
 	logs     *logBuffer
+	changed  chan struct{} // gets a value after an outcome, if nobody looked meanwhile
 }
 
 type handoffFailure struct {
@@ -93,7 +94,7 @@ func newService(t *testing.T, cfg spillway.Config) *service {
 // serviceOn opens a process on broker. Its hooks and log are recorded.
 func serviceOn(t *testing.T, broker *memory.Broker, cfg spillway.Config) *service {
 	t.Helper()
-	s := &service{t: t, broker: broker, logs: &logBuffer{}, running: make(chan error, 1)}
+	s := &service{t: t, broker: broker, logs: &logBuffer{}, running: make(chan error, 1), changed: make(chan struct{}, 1)}
 	if cfg.Group == "" {
 		cfg.Group = group
 	}
@@ -117,6 +118,10 @@ func serviceOn(t *testing.T, broker *memory.Broker, cfg spillway.Config) *servic
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.outcomes = append(s.outcomes, i)
+			select {
+			case s.changed <- struct{}{}:
+			default:
+			}
 		},
 	})
 	var err error
@@ -194,6 +199,9 @@ func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// work is what a handler does for d, on the clock of its bubble.
+func work(d time.Duration) { time.Sleep(d) }
 
 // outcomesNow are the outcomes so far, in order.
 func (s *service) outcomesNow() []middleware.Outcome {

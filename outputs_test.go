@@ -362,7 +362,7 @@ func TestOutputsOfConcurrentAttemptsAreFinishedApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := installed(t, spillway.Config{Concurrency: 16})
 		pub := publisherFunc(func(_ string, msgs ...*message.Message) error {
-			time.Sleep(time.Second)
+			work(time.Second)
 			if msgs[0].UUID == "out-3" {
 				return failure.Permanent(errors.New("refused"))
 			}

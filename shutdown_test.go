@@ -81,14 +81,14 @@ var stages = map[string]stage{
 	"handler finishes its work": {
 		handler: func(msg *message.Message) ([]*message.Message, error) {
 			<-msg.Context().Done()
-			time.Sleep(10 * time.Second)
+			work(10 * time.Second)
 			return nil, nil
 		},
 	},
 	"handler finishes its work, with outputs": {
 		handler: func(msg *message.Message) ([]*message.Message, error) {
 			<-msg.Context().Done()
-			time.Sleep(10 * time.Second)
+			work(10 * time.Second)
 			return outputs("a"), nil
 		},
 		outputs: 1,
@@ -292,7 +292,7 @@ func TestRouterCloseTimeoutDoesNotCutFinishedWork(t *testing.T) {
 		}
 		s.sw.Install(s.router)
 		s.produce(func(*message.Message) ([]*message.Message, error) {
-			time.Sleep(15 * time.Second)
+			work(15 * time.Second)
 			return outputs("a"), nil
 		})
 		s.start()

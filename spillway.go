@@ -23,6 +23,7 @@ type Spillway struct {
 	broker     adapters.Broker
 	chain      *middleware.Chain
 	lastResort *poison.LastResort
+	redactor   *poison.Redactor
 	names      adapters.NameRegistry
 
 	mu          sync.Mutex
@@ -53,14 +54,14 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 	if err != nil {
 		return nil, err
 	}
-	s := &Spillway{cfg: cfg, done: make(chan struct{})}
+	s := &Spillway{cfg: cfg, redactor: redactor, done: make(chan struct{})}
 	if cfg.LastResort != "" {
 		if s.lastResort, err = poison.OpenLastResort(cfg.LastResort); err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
 	}
 	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger}); err != nil {
-		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", u.Redacted(), err), s.closeLastResort())
+		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", redactor.URL(u), redact(redactor, err)), s.closeLastResort())
 	}
 	if caps := s.broker.Capabilities(); cfg.Retry == adapters.RetryInPlace && !caps.InPlaceRetry {
 		err := fmt.Errorf("spillway: configuration: Retry is %q: %s: %w", cfg.Retry, caps.Broker, adapters.ErrUnsupported)
@@ -83,6 +84,9 @@ func find(rawURL string, openers []adapters.Opener) (adapters.Opener, *url.URL, 
 			err = parseErr.Err
 		}
 		return adapters.Opener{}, nil, fmt.Errorf("spillway: the broker URL cannot be parsed (a password in it may need percent-encoding): %w", withoutQuotes(err))
+	}
+	if u.Opaque != "" {
+		return adapters.Opener{}, nil, errors.New("spillway: the broker URL lacks the // after its scheme")
 	}
 	var known []string
 	for _, o := range openers {
@@ -134,12 +138,15 @@ func (s *Spillway) SubscriberFor(group string) message.Subscriber {
 
 // Publisher publishes to the broker. It keeps Spillway's own metadata out of
 // messages. Its Close does nothing: only Spillway.Close closes connections.
-func (s *Spillway) Publisher() message.Publisher { return publisher{s.broker.Publisher()} }
+func (s *Spillway) Publisher() message.Publisher { return publisher{s.broker.Publisher(), s.redactor} }
 
-type publisher struct{ inner message.Publisher }
+type publisher struct {
+	inner    message.Publisher
+	redactor *poison.Redactor
+}
 
 func (p publisher) Publish(topic string, msgs ...*message.Message) error {
-	return p.inner.Publish(topic, middleware.WithoutState(msgs)...)
+	return redact(p.redactor, p.inner.Publish(topic, middleware.WithoutState(msgs)...))
 }
 
 func (publisher) Close() error { return nil }
@@ -168,7 +175,7 @@ func (s *Spillway) close(ctx context.Context, subs []*subscriber) error {
 		errs = append(errs, sub.Close())
 	}
 	if err := s.broker.Close(ctx); err != nil && !errors.Is(err, adapters.ErrClosed) {
-		errs = append(errs, fmt.Errorf("spillway: close broker: %w", err))
+		errs = append(errs, fmt.Errorf("spillway: close broker: %w", redact(s.redactor, err)))
 	}
 	return errors.Join(append(errs, s.closeLastResort())...)
 }

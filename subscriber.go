@@ -46,7 +46,7 @@ func (s *subscriber) SubscribeInitialize(topic string) error {
 		err = s.sw.broker.Ensure(context.Background(), c)
 	}
 	if err != nil {
-		return fmt.Errorf("spillway: declare the streams of topic %q: %w", topic, err)
+		return fmt.Errorf("spillway: declare the streams of topic %q: %w", topic, redact(s.sw.redactor, err))
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (s *subscriber) SubscribeInitialize(topic string) error {
 func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	sub, err := s.subscribe(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("spillway: subscribe to %q: %w", topic, err)
+		return nil, fmt.Errorf("spillway: subscribe to %q: %w", topic, redact(s.sw.redactor, err))
 	}
 	return sub.out, nil
 }
@@ -72,7 +72,7 @@ func (s *subscriber) subscribe(ctx context.Context, topic string) (*subscription
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, in, c, s.sw.cfg)
+	sub := newSubscription(ctx, in, c, s.sw)
 	s.mu.Lock()
 	closed := s.closed || s.sw.isClosed()
 	if !closed {
@@ -111,9 +111,9 @@ func (s *Spillway) isClosed() bool {
 // subscription turns one adapters.Subscription into a channel of messages. Each
 // of its workers has one message out at a time.
 type subscription struct {
+	sw     *Spillway
 	in     adapters.Subscription
 	out    chan *message.Message
-	cfg    Config
 	cons   adapters.Consumer
 	base   context.Context // of the messages
 	cancel context.CancelFunc
@@ -130,9 +130,9 @@ type subscription struct {
 	err     error
 }
 
-func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, cfg Config) *subscription {
+func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, sw *Spillway) *subscription {
 	s := &subscription{
-		in: in, out: make(chan *message.Message), cfg: cfg, cons: c, ctx: ctx,
+		sw: sw, in: in, out: make(chan *message.Message), cons: c, ctx: ctx,
 		closing: make(chan struct{}), stopped: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
 	}
 	// The end of ctx must not reach the messages before closing is closed:
@@ -167,8 +167,8 @@ func (s *subscription) run() {
 	s.cancel()
 	s.keep(s.bounded(s.in.Stop))
 	close(s.stopped)
-	if !finishedWithin(workersDone, s.cfg.CloseGrace) {
-		s.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
+	if !finishedWithin(workersDone, s.sw.cfg.CloseGrace) {
+		s.sw.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
 			"topic", s.cons.Topic, "group", s.cons.Group)
 		close(s.forced)
 		if !finishedWithin(workersDone, settleGrace) {
@@ -190,7 +190,7 @@ func (s *subscription) bounded(call func(context.Context) error) error {
 
 func (s *subscription) keep(err error) {
 	if err != nil && !errors.Is(err, adapters.ErrClosed) {
-		s.err = errors.Join(s.err, fmt.Errorf("spillway: close the subscription of %q: %w", s.cons.Topic, err))
+		s.err = errors.Join(s.err, fmt.Errorf("spillway: close the subscription of %q: %w", s.cons.Topic, redact(s.sw.redactor, err)))
 	}
 }
 
@@ -252,8 +252,8 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 
 func (s *subscription) ack(d *adapters.Delivery) {
 	if err := d.Settler.Ack(s.settle, d); err != nil {
-		s.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
-			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
+		s.sw.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
+			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
 	}
 }
 
@@ -266,8 +266,8 @@ func (s *subscription) giveBack(d *adapters.Delivery) {
 	default:
 	}
 	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
-		s.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
-			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
+		s.sw.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
+			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
 	}
 }
 
