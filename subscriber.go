@@ -121,6 +121,7 @@ type subscription struct {
 	giveUp context.CancelFunc // ends settle
 
 	closing chan struct{} // hand out nothing more
+	stopped chan struct{} // the broker delivers nothing more
 	forced  chan struct{} // give back what is still out
 	workers sync.WaitGroup
 	once    sync.Once
@@ -131,7 +132,7 @@ type subscription struct {
 func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, cfg Config) *subscription {
 	s := &subscription{
 		in: in, out: make(chan *message.Message), cfg: cfg, cons: c,
-		closing: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
+		closing: make(chan struct{}), stopped: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.base, s.cancel = context.WithCancel(ctx)
 	s.settle, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
@@ -155,11 +156,12 @@ func (s *subscription) run() {
 	go func() { s.workers.Wait(); close(workersDone) }()
 
 	select {
-	case <-workersDone: // the broker ended the subscription
+	case <-workersDone: // the broker ended the subscription, or there was nothing to finish
 	case <-s.base.Done():
 	}
 	s.stopHandingOut()
 	s.keep(s.bounded(s.in.Stop))
+	close(s.stopped)
 	if !finishedWithin(workersDone, s.cfg.CloseGrace) {
 		s.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
 			"topic", s.cons.Topic, "group", s.cons.Group)
@@ -207,9 +209,26 @@ func (s *subscription) close() error {
 	return s.err
 }
 
+// work leaves what it has not begun to the broker, which takes it back uncounted.
 func (s *subscription) work() {
-	for d := range s.in.Deliveries() {
-		s.deliver(d)
+	for !s.ending() {
+		select {
+		case d, open := <-s.in.Deliveries():
+			if !open {
+				return
+			}
+			s.deliver(d)
+		case <-s.closing:
+		}
+	}
+}
+
+func (s *subscription) ending() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return s.base.Err() != nil
 	}
 }
 
@@ -232,6 +251,7 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 	}
 	select {
 	case <-msg.Acked():
+		s.awaitStop()
 		if err := d.Settler.Ack(s.settle, d); err != nil {
 			s.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
 				"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
@@ -244,7 +264,18 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 	}
 }
 
+// awaitStop keeps a settlement back, while closing, until the broker delivers
+// nothing more. Otherwise what goes back would come again at once, and what has
+// its place instead would come only to go back; each time is counted, and makes
+// suspects of healthy messages.
+func (s *subscription) awaitStop() {
+	if s.ending() {
+		<-s.stopped
+	}
+}
+
 func (s *subscription) giveBack(d *adapters.Delivery) {
+	s.awaitStop()
 	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
 		s.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
