@@ -213,18 +213,33 @@ func (s *subscription) close() error {
 	return s.err
 }
 
+// work leaves what it has not begun to the broker, which takes it back uncounted.
 func (s *subscription) work() {
-	for d := range s.in.Deliveries() {
-		s.deliver(d)
+	for !s.ending() {
+		select {
+		case d, open := <-s.in.Deliveries():
+			if !open {
+				return
+			}
+			s.deliver(d)
+		case <-s.closing:
+		}
+	}
+}
+
+func (s *subscription) ending() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
 	}
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	select {
-	case <-s.closing:
+	if s.ending() {
 		s.giveBack(d)
 		return
-	default:
 	}
 	d.State = trusted(d)
 	ctx, cancel := context.WithCancel(s.base)
@@ -251,20 +266,25 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 }
 
 func (s *subscription) ack(d *adapters.Delivery) {
+	s.awaitStop()
 	if err := d.Settler.Ack(s.settle, d); err != nil {
 		s.sw.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
 	}
 }
 
-func (s *subscription) giveBack(d *adapters.Delivery) {
-	select {
-	case <-s.closing:
-		// Given back earlier, it could come to this subscription again, and be
-		// counted by the broker once more.
+// awaitStop keeps a settlement back, while closing, until the broker delivers
+// nothing more. Otherwise what goes back would come again at once, and what has
+// its place instead would come only to go back; each time is counted, and makes
+// suspects of healthy messages.
+func (s *subscription) awaitStop() {
+	if s.ending() {
 		<-s.stopped
-	default:
 	}
+}
+
+func (s *subscription) giveBack(d *adapters.Delivery) {
+	s.awaitStop()
 	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
 		s.sw.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
