@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -44,7 +45,7 @@ type Config struct {
 	// application does not need the list: it subscribes.
 	Consumers []Consumer
 
-	origin  string // what was read, for errors
+	file    string // what was read, for errors; may be empty
 	brokers []Broker
 }
 
@@ -119,18 +120,7 @@ func (l Loader) Load(path string) (*Config, error) {
 	if path == "" {
 		return l.Parse("", nil)
 	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("config: there is no file %s: %w", path, os.ErrNotExist)
-	case err != nil:
-		return nil, fmt.Errorf("config: %w", err)
-	case info.IsDir():
-		return nil, fmt.Errorf("config: %s is a directory: name a file in it", path)
-	case info.Size() > MaxFileBytes:
-		return nil, fmt.Errorf("config: %s has %d bytes: this is no configuration, which has at most %d", path, info.Size(), MaxFileBytes)
-	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -138,6 +128,26 @@ func (l Loader) Load(path string) (*Config, error) {
 		return nil, Problems{{File: path, Text: "the file is empty: `spillway config example` prints one to start from"}}
 	}
 	return l.Parse(path, data)
+}
+
+// readFile reads pipes too, and no more of them than of files.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxFileBytes {
+		return nil, fmt.Errorf("%s has more than %d bytes: this is no configuration", path, MaxFileBytes)
+	}
+	return data, nil
 }
 
 // Parse reads a configuration from data, which came from a file called name,
@@ -149,7 +159,7 @@ func (l Loader) Parse(name string, data []byte) (*Config, error) {
 	if l.Brokers == nil {
 		l.Brokers = Brokers()
 	}
-	c := &Config{origin: cmp.Or(name, "the environment"), brokers: l.Brokers}
+	c := &Config{file: name, brokers: l.Brokers}
 	r := &reader{file: name, where: map[string]source{}}
 	schema := c.schema()
 	r.readFile(schema, data)
@@ -217,7 +227,7 @@ func (c *Config) BrokerName() string {
 
 func (c *Config) needBroker() error {
 	if c.BrokerURL == "" {
-		return fmt.Errorf("config: no broker is named: set broker.url in %s, or SPILLWAY_BROKER_URL", c.origin)
+		return fmt.Errorf("config: no broker is named: set SPILLWAY_BROKER_URL, or broker.url in %s", cmp.Or(c.file, "a file"))
 	}
 	return nil
 }
