@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/internal/nearest"
 	"github.com/spillway-mq/spillway/poison"
@@ -16,6 +17,9 @@ import (
 // rules are those of the packages that the values are for.
 func (c *Config) check(r *reader) {
 	c.checkBroker(r)
+	if n := c.Spillway.Concurrency; n > spillway.MaxConcurrency {
+		r.at("concurrency", fmt.Sprintf("must be at most %d, is %d", spillway.MaxConcurrency, n))
+	}
 	c.checkPolicies(r)
 	for _, err := range split(c.Spillway.Names.Validate()) {
 		r.at("names", strings.TrimPrefix(err.Error(), "names: "))

@@ -303,6 +303,7 @@ consumers:
   - {topic: a, group: b.c, owner: x}
   - {topic: a}
   -
+concurrency: 65536
 `,
 			want: `
 spillway.yaml:4: policy.attempts.transient: must be at most 10000, is 10001: there is no unlimited
@@ -323,6 +324,7 @@ spillway.yaml:29: consumers[3]: it needs an owner: who answers for its dead lett
 spillway.yaml:30: consumers[4]: it needs a topic
 spillway.yaml:30: consumers[4]: it needs a group, or the file a top-level one
 spillway.yaml:30: consumers[4]: it needs an owner: who answers for its dead letters
+spillway.yaml:31: concurrency: must be at most 65535, is 65536
 `,
 		},
 		// Two consumers whose streams would have one name.
@@ -651,8 +653,15 @@ func FuzzParse(f *testing.F) {
 		case err == nil && c == nil:
 			t.Error("neither a configuration nor an error")
 		case err == nil:
-			if err := c.Spillway.Policy.Validate(); err != nil {
-				t.Errorf("accepted: %v", err)
+			// What is accepted here can be opened.
+			c.BrokerURL, c.Spillway.LastResort, c.Spillway.Retry = "memory://", "", adapters.RetryTopic
+			c.Spillway.Logger = slog.New(slog.DiscardHandler)
+			sw, err := c.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sw.Close(t.Context()); err != nil {
+				t.Error(err)
 			}
 		case !errors.As(err, &problems) || len(problems) == 0:
 			t.Errorf("%T instead of problems: %v", err, err)

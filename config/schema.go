@@ -20,7 +20,7 @@ func (c *Config) schema() object {
 			{"url", "The broker, as a URL. Nothing in it is expanded; with a password, set the variable instead.", "", secretURL(&c.BrokerURL)},
 		}},
 		{"group", "The consumer group of this application: retries, parked messages and dead letters belong to it. Without it, every subscriber has to name its own.", "", text(&s.Group)},
-		{"concurrency", "How many messages of a subscription are handled at a time. 1 keeps the order of first attempts.", "1", whole(&s.Concurrency)},
+		{"concurrency", "How many messages of a subscription are handled at a time. 1 keeps the order of first attempts; at most 65535.", "1", whole(&s.Concurrency)},
 		{"retry", "Where messages wait for their next attempt: `topic`, in a stream of their own, or `inPlace`, which blocks those behind them with the same key, and which not every broker can.", "topic", oneOf(&s.Retry,
 			option[adapters.RetryMode]{"topic", adapters.RetryTopic}, option[adapters.RetryMode]{"inPlace", adapters.RetryInPlace})},
 		{"closeGrace", "How long Close waits for running handlers and hand-offs before it gives their messages back. Keep it below the Router's CloseTimeout, which is 30 s by default.", "20s", duration(&s.CloseGrace)},
