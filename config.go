@@ -94,15 +94,15 @@ const MaxConcurrency = 65_535
 func (c Config) validate() error {
 	var errs []error
 	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
-		errs = append(errs, fmt.Errorf("Concurrency must be between 1 and %d, is %d", MaxConcurrency, c.Concurrency))
+		errs = append(errs, fmt.Errorf("config.Concurrency must be between 1 and %d, is %d", MaxConcurrency, c.Concurrency))
 	}
 	if c.CloseGrace < 0 {
-		errs = append(errs, fmt.Errorf("CloseGrace must not be negative, is %s", c.CloseGrace))
+		errs = append(errs, fmt.Errorf("config.CloseGrace must not be negative, is %s", c.CloseGrace))
 	}
 	switch c.Retry {
 	case adapters.RetryTopic, adapters.RetryInPlace:
 	default:
-		errs = append(errs, fmt.Errorf("Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
+		errs = append(errs, fmt.Errorf("config.Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
 	}
 	errs = append(errs, c.Names.Validate())
 	return errors.Join(errs...)
