@@ -277,6 +277,9 @@ func (t *topology) claim(c adapters.Consumer) error {
 	if c.Retry == adapters.RetryInPlace {
 		errs = append(errs, fmt.Errorf("rabbitmq: Retry %q: %w", c.Retry, adapters.ErrUnsupported))
 	}
+	if c.Topic == "" || c.Group == "" {
+		errs = append(errs, fmt.Errorf("rabbitmq: topic %q and group %q must both have a name", c.Topic, c.Group))
+	}
 	if p.exchange != "" && !p.existing {
 		errs = append(errs, checkName("exchange", p.exchange))
 	}
