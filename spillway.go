@@ -36,15 +36,21 @@ type Spillway struct {
 func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Opener) (*Spillway, error) {
 	cfg = cfg.withDefaults()
 	redactor, redactionErr := poison.NewRedactor(cfg.Redaction)
-	if err := errors.Join(cfg.validate(), redactionErr); err != nil {
+	evidence := poison.Evidence{Redactor: redactor, Keys: cfg.Metadata}
+	chain := middleware.ChainConfig{
+		Names: cfg.Names, Policy: cfg.Policy, Policies: cfg.HandlerPolicies,
+		Classifier: failure.Classifier{Rules: cfg.Rules}, ConsumerVersion: cfg.ConsumerVersion,
+		Evidence: evidence, CloseGrace: cfg.CloseGrace, Logger: cfg.Logger,
+		Hooks: middleware.Tee(middleware.SlogHooks(cfg.Logger, evidence), cfg.Hooks),
+	}
+	if err := errors.Join(cfg.validate(), redactionErr, chain.Validate()); err != nil {
 		return nil, fmt.Errorf("spillway: configuration: %w", err)
 	}
-	evidence := poison.Evidence{Redactor: redactor, Keys: cfg.Metadata}
-
 	opener, u, err := find(rawURL, openers)
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Spillway{cfg: cfg}
 	if cfg.LastResort != "" {
 		if s.lastResort, err = poison.OpenLastResort(cfg.LastResort); err != nil {
@@ -54,17 +60,13 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger}); err != nil {
 		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", u.Redacted(), err), s.closeLastResort())
 	}
-	s.chain, err = middleware.NewChain(middleware.ChainConfig{
-		Broker: s.broker, Names: cfg.Names, Policy: cfg.Policy, Policies: cfg.HandlerPolicies,
-		Classifier: failure.Classifier{Rules: cfg.Rules}, ConsumerVersion: cfg.ConsumerVersion,
-		Evidence: evidence, LastResort: s.lastResort, CloseGrace: cfg.CloseGrace, Logger: cfg.Logger,
-		Hooks: middleware.Tee(middleware.SlogHooks(cfg.Logger, evidence), cfg.Hooks),
-	})
-	if err == nil && cfg.Retry == adapters.RetryInPlace && !s.broker.Capabilities().InPlaceRetry {
-		err = fmt.Errorf("Retry %q on %s: %w", cfg.Retry, s.broker.Capabilities().Broker, adapters.ErrUnsupported)
+	if caps := s.broker.Capabilities(); cfg.Retry == adapters.RetryInPlace && !caps.InPlaceRetry {
+		err := fmt.Errorf("spillway: configuration: Retry is %q: %s: %w", cfg.Retry, caps.Broker, adapters.ErrUnsupported)
+		return nil, errors.Join(err, s.Close(ctx))
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("spillway: configuration: %w", err), s.Close(ctx))
+	chain.Broker, chain.LastResort = s.broker, s.lastResort
+	if s.chain, err = middleware.NewChain(chain); err != nil {
+		return nil, errors.Join(fmt.Errorf("spillway: %w", err), s.Close(ctx))
 	}
 	return s, nil
 }

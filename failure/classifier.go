@@ -162,7 +162,7 @@ func (f *Failure) fill(g Failure) {
 	if f.Code == "" {
 		f.Code = g.Code
 	}
-	if f.RetryAfter <= 0 {
+	if f.RetryAfter <= 0 && f.Nature != NaturePermanent {
 		f.RetryAfter = max(g.RetryAfter, 0)
 	}
 	if f.Reference == "" {

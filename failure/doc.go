@@ -34,7 +34,10 @@
 // "validation" and code "http:400", and a rule that only sets a Class leaves
 // the nature to the others. What nobody says is [NatureUnknown] and
 // [ClassUnknown]; neither field is ever empty. The wish to park belongs to the
-// voice that decides about the nature.
+// voice that decides about the nature, and what is permanent has no RetryAfter.
+//
+// An error with a method RetryAfter() time.Duration beside, or as, one that a
+// built-in rule recognises gives the wish about time; the outermost counts.
 //
 // Of built-in rules the most specific wins, wherever in the tree its error is:
 // the table is ordered by that. Of two errors that the same rule recognises,

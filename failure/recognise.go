@@ -45,11 +45,7 @@ func (m *match) failure() Failure {
 		return Failure{}
 	}
 	r := &builtin[m.row]
-	f := Failure{Nature: r.Nature, Class: r.Class, Code: m.code}
-	if r.Nature != NaturePermanent {
-		f.RetryAfter = m.after
-	}
-	return f
+	return Failure{Nature: r.Nature, Class: r.Class, Code: m.code, RetryAfter: m.after}
 }
 
 // look lets every recogniser see err, which is one error of a tree, without

@@ -74,7 +74,6 @@ func (r Rule) ask(err error) (f Failure, ok bool) {
 			f.Nature = NatureAmbiguous
 		}
 	}
-	f.RetryAfter = max(f.RetryAfter, 0)
 	return f, true
 }
 

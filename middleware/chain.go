@@ -1,11 +1,14 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,28 +89,31 @@ type Chain struct {
 	fallback policy.Policy
 }
 
-// NewChain returns a chain, or an error that names every problem of its
-// policies.
-func NewChain(cfg ChainConfig) (*Chain, error) {
-	if cfg.CloseGrace == 0 {
-		cfg.CloseGrace = 20 * time.Second
+// Validate names every problem of the policies at once.
+func (cfg ChainConfig) Validate() error {
+	errs := []error{cfg.Policy.Validate()}
+	for _, handler := range slices.Sorted(maps.Keys(cfg.Policies)) {
+		if err := cfg.Policy.Merge(cfg.Policies[handler]).Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
+		}
 	}
+	return errors.Join(errs...)
+}
+
+// NewChain returns a chain, or the error of [ChainConfig.Validate].
+func NewChain(cfg ChainConfig) (*Chain, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.CloseGrace = cmp.Or(cfg.CloseGrace, 20*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
 	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
-	var errs []error
-	if err := c.fallback.Validate(); err != nil {
-		errs = append(errs, err)
-	}
 	for handler, over := range cfg.Policies {
-		p := cfg.Policy.Merge(over).WithDefaults()
-		if err := p.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("handler %q: %w", handler, err))
-		}
-		c.policies[handler] = p
+		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
 	}
-	return c, errors.Join(errs...)
+	return c, nil
 }
 
 // Middleware is the chain as a Watermill middleware. It belongs outermost. On
@@ -117,7 +123,7 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		d, ok := adapters.DeliveryFrom(ctx)
-		if !ok {
+		if !ok || foreign(ctx, d) {
 			// A message of some other subscriber: none of our streams is its.
 			return next(msg)
 		}
@@ -138,6 +144,13 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		}
 		return nil, a.succeed()
 	}
+}
+
+// foreign reports a delivery that a context has inherited from another message:
+// in-process brokers can hand a publisher's context on to their subscribers.
+func foreign(ctx context.Context, d *adapters.Delivery) bool {
+	topic := message.SubscribeTopicFromCtx(ctx)
+	return topic != "" && topic != d.Consumer.Topic
 }
 
 // PublisherDecorator finishes the attempts of handlers that have outputs, after
@@ -235,10 +248,6 @@ func (a *attempt) recovered(value any) error {
 	return failure.Panic(value, stack)
 }
 
-// ackedByHandler reports that the handler settled the message itself, which
-// ended its context although nothing shuts down.
-func (a *attempt) ackedByHandler() bool { return closed(a.msg.Acked()) }
-
 func closed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -272,7 +281,13 @@ func (a *attempt) finish(o OutcomeInfo) {
 // fail classifies err and carries out the decision. It returns nil when the
 // source may be acknowledged.
 func (a *attempt) fail(err error) error {
-	if a.ackedByHandler() {
+	switch {
+	case closed(a.msg.Nacked()):
+		// The handler gave the message back itself: a copy would be one too many.
+		return a.returned()
+	case closed(a.msg.Acked()):
+		// The handler settled the message itself, which ended its context although
+		// nothing shuts down; what is handed off now is the only copy.
 		a.ctx = context.WithoutCancel(a.ctx)
 	}
 	return a.decide(a.chain.cfg.Classifier.Classify(err))
@@ -321,7 +336,7 @@ func (a *attempt) giveBack() error {
 		// it is, and comes back the later, the more often it came.
 		a.wait(deadLetterBackoff.Delay(max(a.delivery.Count-1, 0), 0))
 	case a.delivery.Stream == adapters.StreamSuspect:
-		return a.handoff(adapters.StreamSuspect, a.delivery.State, OutcomeInfo{Outcome: OutcomeReturned})
+		return a.handoff(adapters.StreamSuspect, a.base(), OutcomeInfo{Outcome: OutcomeReturned})
 	}
 	return a.returned()
 }
@@ -428,19 +443,19 @@ func (a *attempt) await(outputs []*message.Message) {
 	p.cancel = context.AfterFunc(a.ctx, func() {
 		select {
 		case <-p.msg.Acked():
-			p.once(p.succeed)
+			if p.claim() {
+				p.finish(OutcomeInfo{Outcome: OutcomeProcessed})
+			}
 		case <-p.msg.Nacked():
-			p.once(p.returned)
+			if p.claim() {
+				p.finish(OutcomeInfo{Outcome: OutcomeReturned})
+			}
 		}
 	})
 }
 
-func (p *pending) once(finish func() error) error {
-	if !p.done.CompareAndSwap(false, true) {
-		return nil
-	}
-	return finish()
-}
+// claim makes sure that an attempt is finished once.
+func (p *pending) claim() bool { return p.done.CompareAndSwap(false, true) }
 
 type outputPublisher struct{ inner message.Publisher }
 
@@ -452,16 +467,14 @@ func (o *outputPublisher) Publish(topic string, msgs ...*message.Message) error 
 		}
 	}
 	err := o.publish(topic, p, WithoutState(msgs))
-	if p == nil {
+	if p == nil || !p.claim() {
 		return err
 	}
 	p.cancel()
-	return p.once(func() error {
-		if err != nil {
-			return p.fail(fmt.Errorf("publish %d outputs to %s: %w", len(msgs), topic, err))
-		}
-		return p.succeed()
-	})
+	if err != nil {
+		return p.fail(fmt.Errorf("publish %d outputs to %s: %w", len(msgs), topic, err))
+	}
+	return p.succeed()
 }
 
 func (o *outputPublisher) publish(topic string, p *pending, msgs []*message.Message) (err error) {

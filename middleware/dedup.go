@@ -12,10 +12,8 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 )
 
-// DedupKey is a key function for Watermill's [middleware.Deduplicator], inside
-// the chain. It is a middleware.MessageHasher:
-//
-//	router.AddMiddleware((&middleware.Deduplicator{KeyFactory: spillway.DedupKey}).Middleware)
+// DedupKey is a key function for Watermill's middleware.Deduplicator, inside
+// the chain: set it as KeyFactory.
 //
 // The Deduplicator remembers a key before it calls the handler, and drops a
 // message with a key that it remembers, as a success. With its stock key, a
@@ -64,5 +62,7 @@ func attemptIdentity(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d/%d/%d/%d", d.State.Attempt, d.State.ParkChecks, d.State.ReplayCount, d.Count)
+	// A check from the parking lot repeats the number of the attempt that led
+	// there, but not its due time.
+	return fmt.Sprintf("%s/%d/%d/%s/%d", d.Stream, d.State.Attempt, d.State.DueAt.UnixNano(), d.State.ReplayID, d.Count)
 }

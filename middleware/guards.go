@@ -181,8 +181,7 @@ func buildVersion() string {
 // refusal marks the error of a message that was refused before it was
 // published, unless somebody who knows better has said what it means.
 func refusal(err error) error {
-	known := failure.Classifier{}.Classify(err).Nature != failure.NatureUnknown
-	if known || errors.Is(err, context.Canceled) {
+	if (failure.Classifier{}).Classify(err).Nature != failure.NatureUnknown {
 		return err
 	}
 	return failure.Permanent(err, failure.ClassValidation)

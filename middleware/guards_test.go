@@ -375,7 +375,7 @@ func TestValidateKeepsWhatTheErrorMeans(t *testing.T) {
 		{"marked deeper", fmt.Errorf("schema: %w", failure.Permanent(errors.New("unknown schema"), failure.ClassIncompatibleSchema)), failure.NaturePermanent, failure.ClassIncompatibleSchema},
 		{"known to the built-in rules", fmt.Errorf("get schema: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), failure.NatureTransient, failure.ClassDependencyUnavailable},
 		{"timeout", context.DeadlineExceeded, failure.NatureTransient, failure.ClassDependencyTimeout},
-		{"shutdown", context.Canceled, failure.NatureUnknown, failure.ClassUnknown},
+		{"shutdown", context.Canceled, failure.NatureTransient, failure.ClassDependencyTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

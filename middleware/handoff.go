@@ -38,6 +38,11 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 		}
 		pause := handoffBackoff.Delay(tries-1, rand.Float64())
 		switch {
+		case errors.Is(err, adapters.ErrClosed):
+			// Spillway was closed under a running handler. The broker still has
+			// the message, unless the handler acknowledged it by itself.
+			a.handoffFailed(to, tries, 0, err)
+			return a.returned()
 		case errors.Is(err, adapters.ErrTooLarge) && !trimmed:
 			trimmed = true
 			h.State, _ = st.Trimmed().Pairs(c.caps.MaxMetadataBytes)

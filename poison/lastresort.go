@@ -51,14 +51,17 @@ type batch struct {
 	err   error
 }
 
+// probe is what OpenLastResort writes: an empty line, which readers skip.
+const probe = "\n"
+
 // OpenLastResort opens a last resort in dir, which is created, for the owner
-// only, if it does not exist. It writes and removes a byte there, and returns
-// an error that says what to do if that fails, so that a last resort that
-// would not work is found at start.
+// only, if it does not exist. It writes a byte there, and returns an error that
+// says what to do if that fails, so that a last resort that would not work is
+// found at start.
 //
 // The file's name has the host, the process and the time, such as
 // spillway-web1-4711-20261130T200757.000000000Z.jsonl; its mode is 0600. It is
-// removed by Close if nothing was written.
+// removed by Close if nothing else was written.
 func OpenLastResort(dir string) (*LastResort, error) {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -82,16 +85,11 @@ func OpenLastResort(dir string) (*LastResort, error) {
 		return nil, l.unusable(err)
 	}
 	// A full disk, or a quota, takes a file but no bytes.
-	err = l.append([]byte("\n"))
-	if err == nil {
-		err = l.file.Truncate(0)
-	}
-	if err != nil {
-		l.file.Close()
+	if err := l.append([]byte(probe)); err != nil {
+		l.abandon()
 		os.Remove(l.path)
 		return nil, l.unusable(err)
 	}
-	l.size = 0
 	return l, nil
 }
 
@@ -163,7 +161,7 @@ func (l *LastResort) begin() error {
 }
 
 // Path returns the file that is written to now. It changes after a failed
-// sync, and when the file was removed.
+// sync, and when the file was removed or changed.
 func (l *LastResort) Path() string {
 	l.commit <- struct{}{}
 	defer func() { <-l.commit }()
@@ -228,7 +226,7 @@ func (l *LastResort) flush() {
 
 // append writes lines and syncs. After an error, none of them is in the file.
 func (l *LastResort) append(lines []byte) error {
-	for {
+	for range 3 {
 		if l.file == nil {
 			if err := l.begin(); err != nil {
 				return err
@@ -245,14 +243,15 @@ func (l *LastResort) append(lines []byte) error {
 			l.abandon()
 			return err
 		}
-		if l.exists() {
+		if l.holds(l.size + int64(len(lines))) {
 			l.size += int64(len(lines))
 			return nil
 		}
-		// Somebody removed or moved the file. What was acknowledged before went
-		// with it, knowingly; these lines must not.
+		// Somebody removed, moved or truncated the file. What was acknowledged
+		// before went with it, knowingly; these lines must not.
 		l.abandon()
 	}
+	return fmt.Errorf("%s: somebody else removes or changes the file", l.path)
 }
 
 // undo takes back what was written and not acknowledged, so that no half line
@@ -271,10 +270,11 @@ func (l *LastResort) abandon() {
 	}
 }
 
-// exists reports whether the file that is written to is the one at its path.
-func (l *LastResort) exists() bool {
+// holds reports whether the file that is written to is the one at its path,
+// and of this size.
+func (l *LastResort) holds(size int64) bool {
 	open, err := l.file.Stat()
-	if err != nil {
+	if err != nil || open.Size() != size {
 		return false
 	}
 	named, err := os.Lstat(l.path)
@@ -297,7 +297,7 @@ func (l *LastResort) Close() error {
 	if l.file == nil {
 		return nil
 	}
-	empty := l.size == 0 && l.exists()
+	empty := l.size <= int64(len(probe)) && l.holds(l.size)
 	if err := l.file.Close(); err != nil {
 		return fmt.Errorf("last resort: %w", err)
 	}

@@ -144,11 +144,13 @@ func (sc scanner) named(i int) (match, bool) {
 	for k < len(s) && k-blanks < 4 && (s[k] == ' ' || s[k] == '\t') {
 		k++
 	}
-	// "password: " begins a sentence as often as a value.
-	prose := s[i] == ':' && k > blanks && !quotedName
 	if k == len(s) {
 		return match{}, false
 	}
+	// "password: " begins a sentence as often as a value, and so does a quoted
+	// name that is followed by no JSON value.
+	prose := s[i] == ':' && k > blanks &&
+		(!quotedName || !isDigit(s[k]) && strings.IndexByte("\"'`\\[{-", s[k]) < 0)
 	switch kind {
 	case nameCookie:
 		return sc.cookie(k)
@@ -206,6 +208,50 @@ func (sc scanner) name(i int) (begin, end int, quoted bool) {
 		begin--
 	}
 	return begin, j, quoted
+}
+
+// quotedAfterName finds the password in a sentence such as
+// `wrong password "hunter2"`, whose opening quote is at i.
+func (sc scanner) quotedAfterName(i int) (match, bool) {
+	s := sc.s
+	k := i
+	for i-k < 4 && k > sc.from && s[k-1] == '\\' {
+		k--
+	}
+	end := k - 1
+	if end <= sc.from || s[end] != ' ' {
+		return match{}, false
+	}
+	begin := end
+	for begin > sc.from && end-begin < nameBytes && isNameByte(s[begin-1]) {
+		begin--
+	}
+	// Of other secrets, the sentence quotes the name: secret "db" not found.
+	if kind := classifyName(s[begin:end]); kind != nameSecret || endsWithFold(s[begin:end], "secret") || endsWithFold(s[begin:end], "token") {
+		return match{}, false
+	}
+	return sc.value(k, valueContext{name: s[begin:end], kind: nameSecret})
+}
+
+// element finds the text of an XML element such as <password>, whose ">" is at i.
+func (sc scanner) element(i int) (match, bool) {
+	s := sc.s
+	begin := i
+	for begin > sc.from && i-begin < nameBytes && isNameByte(s[begin-1]) {
+		begin--
+	}
+	if begin <= sc.from || s[begin-1] != '<' && s[begin-1] != ':' {
+		return match{}, false
+	}
+	if kind := classifyName(s[begin:i]); kind != nameSecret && kind != nameWeak {
+		return match{}, false
+	}
+	start := i + 1
+	n := strings.IndexByte(s[start:min(len(s), start+textMargin)], '<')
+	if n < 0 || !strings.HasPrefix(s[start+n:], "</") || notSecret(strings.TrimSpace(s[start:start+n])) {
+		return match{}, false
+	}
+	return match{start, start + n, PlaceholderSecret, ruleSecret}, true
 }
 
 // flag finds the value of a command line's --flag at i.

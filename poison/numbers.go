@@ -8,7 +8,8 @@ func (r *Redactor) number(sc scanner, i int) (match, bool) {
 		if i > sc.from+1 && s[i-1] == '.' && isDigit(s[i-2]) {
 			return match{}, false // the decimals of a number
 		}
-		if !r.off[ruleCard] {
+		minus := i > sc.from && s[i-1] == '-' && (i-1 == sc.from || !isAlnum(s[i-2]) && s[i-2] != '>')
+		if !r.off[ruleCard] && !minus {
 			if end := sc.card(i); end > 0 {
 				return match{i, end, PlaceholderID, ruleCard}, true
 			}

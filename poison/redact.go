@@ -40,7 +40,8 @@ const (
 	// and user:password@tcp(host)/db.
 	RuleURL Rule = "url"
 	// RuleSecret: values of keys that name a secret, in key=value texts, query
-	// strings, JSON, printed structs and headers, and after --flags.
+	// strings, JSON, XML elements, printed structs and headers, after --flags,
+	// and in sentences such as: wrong password "hunter2".
 	RuleSecret Rule = "secret"
 	// RuleAuthorization: the credentials of Authorization headers, and what
 	// follows Bearer and Basic.

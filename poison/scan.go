@@ -22,13 +22,15 @@ const (
 	triggerPercent
 	triggerQuote
 	triggerDash
+	triggerAngle
 	triggerDigit
 	triggerWord // first letter of a token with a known prefix
 )
 
 var triggers = func() (t [256]trigger) {
-	t[':'], t['='], t['@'], t['%'], t['"'], t['-'] =
-		triggerColon, triggerEqual, triggerAt, triggerPercent, triggerQuote, triggerDash
+	t[':'], t['='], t['@'], t['%'], t['-'], t['>'] =
+		triggerColon, triggerEqual, triggerAt, triggerPercent, triggerDash, triggerAngle
+	t['"'], t['\''], t['`'] = triggerQuote, triggerQuote, triggerQuote
 	for c := '0'; c <= '9'; c++ {
 		t[c] = triggerDigit
 	}
@@ -98,7 +100,11 @@ func (r *Redactor) pass(s string, stop int) (string, int, bool) {
 				m, ok = sc.email(i)
 			}
 		case triggerQuote:
-			m, ok = sc.invalidPort(i)
+			if m, ok = sc.invalidPort(i); !ok {
+				m, ok = sc.quotedAfterName(i)
+			}
+		case triggerAngle:
+			m, ok = sc.element(i)
 		case triggerDash:
 			if m, ok = sc.privateKey(i); !ok {
 				m, ok = sc.flag(i)
@@ -231,7 +237,7 @@ func isTemplate(s string) bool {
 // `invalid port ":secret" after host`.
 func (sc scanner) invalidPort(i int) (match, bool) {
 	s := sc.s
-	if !strings.HasSuffix(strings.TrimRight(s[max(0, i-20):i], `\`), "invalid port ") ||
+	if s[i] != '"' || !strings.HasSuffix(strings.TrimRight(s[max(0, i-20):i], `\`), "invalid port ") ||
 		!strings.HasPrefix(s[i+1:], ":") {
 		return match{}, false
 	}

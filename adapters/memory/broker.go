@@ -258,6 +258,7 @@ func (b *Broker) unlock() {
 			b.queue(s) // again, but behind its competitors
 		}
 	}
+	clear(b.ready) // lets go of closed subscriptions
 	b.ready = b.ready[:0]
 	b.mu.Unlock()
 }
@@ -350,15 +351,14 @@ func (b *Broker) checkSize(s *stream, r adapters.Record) error {
 	if limit := b.cfg.MaxMetadataBytes; limit > 0 && metadata > limit {
 		return fmt.Errorf("%d bytes of metadata, limit %d: %w", metadata, limit, adapters.ErrTooLarge)
 	}
-	limit := b.cfg.MaxMessageBytes
-	if limit == 0 {
-		return nil
-	}
+	room := 0
 	if s.own {
-		limit += b.cfg.HeadRoom
+		room = b.cfg.HeadRoom
 	}
-	if size := len(r.Payload) + metadata; size > limit {
-		return fmt.Errorf("%d bytes, limit %d: %w", size, limit, adapters.ErrTooLarge)
+	size := len(r.Payload) + metadata
+	// The sum of limit and head-room may be more than an int holds.
+	if limit := b.cfg.MaxMessageBytes; limit > 0 && size-room > limit {
+		return fmt.Errorf("%d bytes, limit %d and head-room %d: %w", size, limit, room, adapters.ErrTooLarge)
 	}
 	return nil
 }
