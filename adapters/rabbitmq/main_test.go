@@ -139,14 +139,18 @@ func (b *bench) consumer(concurrency int) adapters.Consumer {
 func (b *bench) consumerOf(topic, group string, concurrency int) adapters.Consumer {
 	b.Helper()
 	c := adapters.Consumer{Topic: topic, Group: group, Concurrency: concurrency}
-	b.Cleanup(func() {
-		b.drop(c.Topic)
-		b.drop(c.Topic + "_" + c.Group)
-		for _, s := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamDeadLetter, adapters.StreamSuspect} {
-			b.drop(queueOf(s, c))
-		}
-	})
+	b.Cleanup(func() { b.dropStreams(topic, group) })
 	return c
+}
+
+func (b *bench) dropStreams(topic, group string) {
+	c := adapters.Consumer{Topic: topic, Group: group}
+	b.drop(topic)
+	for _, s := range []adapters.Stream{
+		adapters.StreamMain, adapters.StreamRetry, adapters.StreamParking, adapters.StreamDeadLetter, adapters.StreamSuspect,
+	} {
+		b.drop(queueOf(s, c))
+	}
 }
 
 func queueOf(s adapters.Stream, c adapters.Consumer) string {

@@ -141,6 +141,7 @@ func (s *subscription) wait(d time.Duration) bool {
 type session struct {
 	s      *subscription
 	ch     *amqp.Channel
+	calls  chan struct{}    // one slot
 	closed chan *amqp.Error // of the channel
 	ended  chan struct{}    // a consumer has no deliveries any more
 	once   sync.Once        // closes ended
@@ -170,7 +171,7 @@ func (s *subscription) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	sess := &session{
-		s: s, ch: ch, closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
+		s: s, ch: ch, calls: make(chan struct{}, 1), closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
 		ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if err := bounded(ctx, sess.consume); err != nil {
@@ -234,12 +235,26 @@ func (sess *session) run() {
 	case <-sess.closed:
 	}
 	for _, tag := range sess.tags {
-		// An error means that the channel is closed, and so are its consumers.
-		_ = sess.ch.Cancel(tag, false)
+		sess.cancel(tag)
 	}
 	close(sess.gone)
 	forwarders.Wait()
 	sess.retire()
+}
+
+// call runs one request at a time: the client library mixes up the answers to
+// concurrent ones on a channel.
+func (sess *session) call(request func() error) error {
+	sess.calls <- struct{}{}
+	defer func() { <-sess.calls }()
+	return request()
+}
+
+// cancel ends a consumer, and its channel of deliveries with it.
+func (sess *session) cancel(tag string) {
+	if sess.call(func() error { return sess.ch.Cancel(tag, false) }) != nil {
+		_ = sess.ch.Close() // which ends all its consumers
+	}
 }
 
 // end lets run know that a consumer has no deliveries any more.
@@ -295,18 +310,20 @@ func (sess *session) forwardSuspects(forwarders *sync.WaitGroup) {
 		return
 	}
 	queue, tag := s.b.names.Of(adapters.StreamSuspect, s.c), consumerTag()
-	if sess.ch.Qos(1, 0, false) != nil {
-		sess.end()
-		return
-	}
-	in, err := sess.ch.Consume(queue, tag, false, false, false, false, nil)
+	var in <-chan amqp.Delivery
+	err := sess.call(func() (err error) {
+		if err = sess.ch.Qos(1, 0, false); err == nil {
+			in, err = sess.ch.Consume(queue, tag, false, false, false, false, nil)
+		}
+		return err
+	})
 	if err != nil {
 		sess.end()
 		return
 	}
 	forwarders.Go(func() {
 		<-sess.gone
-		_ = sess.ch.Cancel(tag, false)
+		sess.cancel(tag)
 	})
 	sess.forward(in, adapters.StreamSuspect, queue, make(chan struct{}, 1))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,6 +170,29 @@ func TestStopGivesBackWhatWasOnItsWay(t *testing.T) {
 		t.Errorf("ack after Close: %v", err)
 	}
 	b.close(sub)
+}
+
+// The client library mixes up the answers to concurrent requests on a channel,
+// which made a Close during the start wait forever.
+func TestCloseDuringTheStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(1)
+	b.ensure(c)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			for range 5 {
+				s, err := b.broker.Subscribe(t.Context(), c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b.close(s)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // R28: a queue that vanishes brings no phantom message, and comes back.
