@@ -1,0 +1,2 @@
+// Package rabbitmq is the adapter for RabbitMQ.
+package rabbitmq
