@@ -109,6 +109,7 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Hooks = cfg.Hooks.guarded(cfg.Logger, cfg.Evidence)
 	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
