@@ -392,7 +392,9 @@ func (a *attempt) base() envelope.State {
 	st.Handler = a.handler
 	st.ConsumerVersion = a.chain.cfg.ConsumerVersion
 	if st.Source.Topic == "" {
-		st.Source = d.Record.Position
+		if d.Stream == adapters.StreamMain {
+			st.Source = d.Record.Position
+		}
 		st.Source.Topic = d.Consumer.Topic
 	}
 	if st.DeadLetterID == "" && d.ID == "" && st.Source.Offset == nil {
