@@ -444,15 +444,16 @@ func orTime(t, otherwise time.Time) time.Time {
 // published.
 type pending struct {
 	attempt
-	done   atomic.Bool
-	cancel func() bool
+	outputs []*message.Message // contexts are inherited, pointers are not
+	done    atomic.Bool
+	cancel  func() bool
 }
 
 type pendingKey struct{}
 
 // await hands the attempt to the publisher decorator, in the outputs' contexts.
 func (a *attempt) await(outputs []*message.Message) {
-	p := &pending{attempt: *a}
+	p := &pending{attempt: *a, outputs: slices.Clone(outputs)}
 	for _, out := range outputs {
 		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
 	}
@@ -480,7 +481,9 @@ type outputPublisher struct{ inner message.Publisher }
 func (o *outputPublisher) Publish(topic string, msgs ...*message.Message) error {
 	var p *pending
 	for _, msg := range msgs {
-		if p, _ = msg.Context().Value(pendingKey{}).(*pending); p != nil {
+		q, _ := msg.Context().Value(pendingKey{}).(*pending)
+		if q != nil && slices.Contains(q.outputs, msg) {
+			p = q
 			break
 		}
 	}
