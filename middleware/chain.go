@@ -87,6 +87,8 @@ type Chain struct {
 	caps     adapters.Capabilities
 	policies map[string]policy.Policy
 	fallback policy.Policy
+
+	decorated atomic.Bool // some publisher has our decorator
 }
 
 // Validate names every problem of the policies at once.
@@ -167,6 +169,7 @@ func foreign(ctx context.Context, d *adapters.Delivery) bool {
 // handler. It also keeps Spillway's own metadata out of outputs. It belongs
 // outermost.
 func (c *Chain) PublisherDecorator(pub message.Publisher) (message.Publisher, error) {
+	c.decorated.Store(true)
 	return &outputPublisher{pub}, nil
 }
 
@@ -456,6 +459,12 @@ func (a *attempt) await(outputs []*message.Message) {
 	p := &pending{attempt: *a, outputs: slices.Clone(outputs)}
 	for _, out := range outputs {
 		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
+	}
+	if closed(p.msg.Acked()) && p.chain.decorated.Load() {
+		// The handler settled the message itself, so that its settlement says
+		// nothing about the outputs: the decorator will.
+		p.cancel = func() bool { return true }
+		return
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
