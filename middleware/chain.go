@@ -239,12 +239,7 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 			hook(a.ctx, AttemptInfo{MessageInfo: a.info(), Duration: time.Since(a.start), Err: err})
 		}
 		if !returned && err == errGoexit {
-			// The goroutine is ending and the Router will settle nothing.
-			if a.fail(err) == nil {
-				a.msg.Ack()
-			} else {
-				a.msg.Nack()
-			}
+			a.settle(a.fail(err))
 		}
 	}()
 	outputs, err = next(a.msg)
@@ -254,6 +249,15 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 	err = withoutStack(err) // calls methods of err, which may panic like the handler
 	returned = true
 	return outputs, err
+}
+
+// settle settles the message of a goroutine that is ending: the Router will not.
+func (a *attempt) settle(err error) {
+	if err == nil {
+		a.msg.Ack()
+	} else {
+		a.msg.Nack()
+	}
 }
 
 var errGoexit = errors.New("handler ended its goroutine with runtime.Goexit")
@@ -511,14 +515,23 @@ func (o *outputPublisher) publish(topic string, p *pending, msgs []*message.Mess
 	if o.inner == nil {
 		return message.ErrOutputInNoPublisherHandler
 	}
-	if p != nil {
-		defer func() {
-			if value := recover(); value != nil {
-				err = p.recovered(value)
-			}
-		}()
+	if p == nil {
+		return o.inner.Publish(topic, msgs...)
 	}
-	return o.inner.Publish(topic, msgs...)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		err = p.recovered(recover())
+		if err == errGoexit && p.claim() {
+			p.cancel()
+			p.settle(p.fail(err))
+		}
+	}()
+	err = o.inner.Publish(topic, msgs...)
+	returned = true
+	return err
 }
 
 func (o *outputPublisher) Close() error {
