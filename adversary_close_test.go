@@ -3,6 +3,7 @@ package spillway_test
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,18 +98,20 @@ func TestAdversaryAckAtTheEndOfGraceIsNotReturned(t *testing.T) {
 		for range n {
 			got = append(got, <-messages)
 		}
-		acked := 0
+		var accepted atomic.Int32
 		go func() {
 			time.Sleep(10 * time.Second)
 			for _, m := range got {
 				if m.Ack() {
-					acked++
+					accepted.Add(1)
 				}
 			}
 		}()
 		if err := sub.Close(); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait()
+		acked := int(accepted.Load())
 		if left := b.Lag("orders", "x"); acked+left != n {
 			t.Errorf("%d of %d messages took their Ack, but %d are left in the source, want %d", acked, n, left, n-acked)
 		}

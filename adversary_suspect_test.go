@@ -1,6 +1,7 @@
 package spillway_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,12 +53,12 @@ func TestAdversaryNeighbourOnMainDoesNotConvictSuspect(t *testing.T) {
 func TestAdversaryRollingRestartsDoNotConvictSuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(memory.Config{})
-		calls := 0
+		var calls atomic.Int32
 		for n := range 10 {
 			a := advOpen(t, b, spillway.Config{CloseGrace: time.Second})
 			ctx := t.Context()
 			a.handle("orders", func(msg *message.Message) error {
-				calls++
+				calls.Add(1)
 				select {
 				case <-time.After(time.Hour): // a long job that does not look at its context
 				case <-ctx.Done():
@@ -73,7 +74,7 @@ func TestAdversaryRollingRestartsDoNotConvictSuspect(t *testing.T) {
 			}
 		}
 		for _, r := range b.Records("orders.g.dlq") {
-			t.Errorf("%q is dead-lettered as %s after %d calls: %s", r.ID, advHeader(r, "spillway-error-class"), calls, advHeader(r, "spillway-error-message"))
+			t.Errorf("%q is dead-lettered as %s after %d calls: %s", r.ID, advHeader(r, "spillway-error-class"), calls.Load(), advHeader(r, "spillway-error-message"))
 		}
 		time.Sleep(2 * time.Hour) // let the handlers end
 	})
