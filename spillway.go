@@ -169,11 +169,12 @@ func (s *Spillway) Close(ctx context.Context) error {
 }
 
 func (s *Spillway) close(ctx context.Context, subs []*subscriber) error {
-
-	var errs []error
-	for _, sub := range subs {
-		errs = append(errs, sub.Close())
+	errs := make([]error, len(subs))
+	var wg sync.WaitGroup
+	for i, sub := range subs {
+		wg.Go(func() { errs[i] = sub.Close() })
 	}
+	wg.Wait()
 	if err := s.broker.Close(ctx); err != nil && !errors.Is(err, adapters.ErrClosed) {
 		errs = append(errs, fmt.Errorf("spillway: close broker: %w", redact(s.redactor, err)))
 	}

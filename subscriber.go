@@ -159,7 +159,9 @@ func (s *subscription) run() {
 	go func() { s.workers.Wait(); close(workersDone) }()
 
 	select {
-	case <-workersDone: // the broker ended the subscription
+	case <-workersDone:
+		s.sw.cfg.Logger.Error("the broker ended the subscription, its messages are not consumed any more",
+			"topic", s.cons.Topic, "group", s.cons.Group)
 	case <-s.ctx.Done():
 	case <-s.closing:
 	}

@@ -87,6 +87,8 @@ type Chain struct {
 	caps     adapters.Capabilities
 	policies map[string]policy.Policy
 	fallback policy.Policy
+
+	decorated atomic.Bool // some publisher has our decorator
 }
 
 // Validate names every problem of the policies at once.
@@ -109,6 +111,7 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Hooks = cfg.Hooks.guarded(cfg.Logger, cfg.Evidence)
 	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
@@ -166,6 +169,7 @@ func foreign(ctx context.Context, d *adapters.Delivery) bool {
 // handler. It also keeps Spillway's own metadata out of outputs. It belongs
 // outermost.
 func (c *Chain) PublisherDecorator(pub message.Publisher) (message.Publisher, error) {
+	c.decorated.Store(true)
 	return &outputPublisher{pub}, nil
 }
 
@@ -235,12 +239,7 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 			hook(a.ctx, AttemptInfo{MessageInfo: a.info(), Duration: time.Since(a.start), Err: err})
 		}
 		if !returned && err == errGoexit {
-			// The goroutine is ending and the Router will settle nothing.
-			if a.fail(err) == nil {
-				a.msg.Ack()
-			} else {
-				a.msg.Nack()
-			}
+			a.settle(a.fail(err))
 		}
 	}()
 	outputs, err = next(a.msg)
@@ -250,6 +249,15 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 	err = withoutStack(err) // calls methods of err, which may panic like the handler
 	returned = true
 	return outputs, err
+}
+
+// settle settles the message of a goroutine that is ending: the Router will not.
+func (a *attempt) settle(err error) {
+	if err == nil {
+		a.msg.Ack()
+	} else {
+		a.msg.Nack()
+	}
 }
 
 var errGoexit = errors.New("handler ended its goroutine with runtime.Goexit")
@@ -391,7 +399,9 @@ func (a *attempt) base() envelope.State {
 	st.Handler = a.handler
 	st.ConsumerVersion = a.chain.cfg.ConsumerVersion
 	if st.Source.Topic == "" {
-		st.Source = d.Record.Position
+		if d.Stream == adapters.StreamMain {
+			st.Source = d.Record.Position
+		}
 		st.Source.Topic = d.Consumer.Topic
 	}
 	if st.DeadLetterID == "" && d.ID == "" && st.Source.Offset == nil {
@@ -441,17 +451,24 @@ func orTime(t, otherwise time.Time) time.Time {
 // published.
 type pending struct {
 	attempt
-	done   atomic.Bool
-	cancel func() bool
+	outputs []*message.Message // contexts are inherited, pointers are not
+	done    atomic.Bool
+	cancel  func() bool
 }
 
 type pendingKey struct{}
 
 // await hands the attempt to the publisher decorator, in the outputs' contexts.
 func (a *attempt) await(outputs []*message.Message) {
-	p := &pending{attempt: *a}
+	p := &pending{attempt: *a, outputs: slices.Clone(outputs)}
 	for _, out := range outputs {
 		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
+	}
+	if closed(p.msg.Acked()) && p.chain.decorated.Load() {
+		// The handler settled the message itself, so that its settlement says
+		// nothing about the outputs: the decorator will.
+		p.cancel = func() bool { return true }
+		return
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
@@ -477,7 +494,9 @@ type outputPublisher struct{ inner message.Publisher }
 func (o *outputPublisher) Publish(topic string, msgs ...*message.Message) error {
 	var p *pending
 	for _, msg := range msgs {
-		if p, _ = msg.Context().Value(pendingKey{}).(*pending); p != nil {
+		q, _ := msg.Context().Value(pendingKey{}).(*pending)
+		if q != nil && slices.Contains(q.outputs, msg) {
+			p = q
 			break
 		}
 	}
@@ -496,14 +515,23 @@ func (o *outputPublisher) publish(topic string, p *pending, msgs []*message.Mess
 	if o.inner == nil {
 		return message.ErrOutputInNoPublisherHandler
 	}
-	if p != nil {
-		defer func() {
-			if value := recover(); value != nil {
-				err = p.recovered(value)
-			}
-		}()
+	if p == nil {
+		return o.inner.Publish(topic, msgs...)
 	}
-	return o.inner.Publish(topic, msgs...)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		err = p.recovered(recover())
+		if err == errGoexit && p.claim() {
+			p.cancel()
+			p.settle(p.fail(err))
+		}
+	}()
+	err = o.inner.Publish(topic, msgs...)
+	returned = true
+	return err
 }
 
 func (o *outputPublisher) Close() error {

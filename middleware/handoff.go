@@ -101,6 +101,8 @@ func (a *attempt) handoffContext() (context.Context, func()) {
 		select {
 		case <-t.C:
 			cancel()
+		case <-a.msg.Nacked(): // given back at the end of the grace: no second copy
+			cancel()
 		case <-ctx.Done():
 		}
 	})
