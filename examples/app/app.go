@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/examples/app/auditlog"
 	"github.com/spillway-mq/spillway/examples/app/shop"
+	"github.com/spillway-mq/spillway/failure"
 	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/policy"
 )
@@ -32,7 +34,17 @@ type Broker struct {
 	// that repeat from run to run, and with them, because the jitter is drawn from
 	// the id, everything else does too.
 	Fresh bool
+	// Main names the stream that holds a topic's messages for a group until they
+	// are handled. Nil means that it is the topic.
+	Main func(topic, group string) string
+	// OneParking says that the parked messages of a consumer must all wait
+	// equally long, because those that are due sooner would wait for the others.
+	OneParking bool
 }
+
+// notFresh begins the topics on a broker that others may use. A program that
+// handles whatever it finds must not find a real order.
+const notFresh = "spillway-example-"
 
 // limit ends a run that does not end by itself, such as on a broker that went
 // away. What is still on its way then is counted as such.
@@ -55,6 +67,13 @@ func Run(ctx context.Context, broker Broker, args []string, stdin io.Reader, std
 		return 2
 	}
 
+	if broker.OneParking {
+		job.policy = oneParking(job.policy)
+	}
+	if !broker.Fresh {
+		job.topic = notFresh + job.topic
+	}
+
 	screen := stdout
 	if opts.json {
 		screen = stderr // so that stdout holds the object and nothing else
@@ -73,6 +92,7 @@ func Run(ctx context.Context, broker Broker, args []string, stdin io.Reader, std
 	r.display.report(report{
 		account: a, job: job, took: r.took, interrupted: interrupted, lastResort: r.lastResort,
 		p50: r.ledger.quantile(0.5), p99: r.ledger.quantile(0.99),
+		handledOthers: r.ledger.others(),
 	})
 	if opts.json {
 		if err := writeJSON(stdout, a); err != nil {
@@ -128,6 +148,23 @@ func newJob(o options, stdin io.Reader) (job, error) {
 	}, nil
 }
 
+// oneParking makes the classes that have an interval of their own be retried at
+// it, instead of being parked.
+func oneParking(p policy.Policy) policy.Policy {
+	p.Classes = maps.Clone(p.Classes)
+	for class, o := range p.Classes {
+		if o.Parking.Interval == 0 {
+			continue
+		}
+		o.Nature = failure.NatureTransient
+		o.Attempts = 1 + int(o.Parking.Deadline/o.Parking.Interval)
+		o.Backoff = policy.Backoff{Base: o.Parking.Interval, Factor: 1}
+		o.Parking = policy.Parking{}
+		p.Classes[class] = o
+	}
+	return p
+}
+
 // publishedOver leaves time to watch, whatever the number of messages.
 func publishedOver(n int) time.Duration {
 	return min(time.Duration(n)*10*time.Millisecond, 5*time.Second)
@@ -171,7 +208,11 @@ func (r *run) run(ctx context.Context) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := settle(ctx, broker, adapters.Consumer{Topic: r.job.topic, Group: r.job.group}, r.lastResort, r.ledger)
+	main := r.job.topic
+	if r.broker.Main != nil {
+		main = r.broker.Main(r.job.topic, r.job.group)
+	}
+	a, err := settle(ctx, broker, adapters.Consumer{Topic: r.job.topic, Group: r.job.group}, main, r.lastResort, r.ledger)
 	return a, errors.Join(err, broker.Close(ctx))
 }
 
