@@ -39,7 +39,9 @@ const (
 
 // Check looks at the streams of consumers over AMQP: whether they exist, how
 // many messages and readers they have, and, by declarations that the broker must
-// refuse, what their arguments are.
+// refuse, what their arguments are. With the option management in the broker's
+// URL, which is the address of the management plugin, it also looks at bindings,
+// policies, and messages that the broker could not move on.
 func (b *broker) Check(ctx context.Context, consumers []adapters.Consumer) ([]adapters.Finding, error) {
 	in := &inspection{ctx: ctx, b: b}
 	if err := in.run(consumers); err != nil {
@@ -63,11 +65,13 @@ func (in *inspection) run(consumers []adapters.Consumer) error {
 			go in.ch.Close()
 		}
 	}()
+	var sound []adapters.Consumer
 	for _, c := range consumers {
 		if err := in.b.topology.claim(c); err != nil {
 			in.add(adapters.SeverityError, ruleConsumer, c, "", strings.ReplaceAll(err.Error(), "\n", "; "), "change the consumer in the configuration")
 			continue
 		}
+		sound = append(sound, c)
 		if err := in.consumer(c); err != nil {
 			return err
 		}
@@ -76,7 +80,7 @@ func (in *inspection) run(consumers []adapters.Consumer) error {
 		return err
 	}
 	in.permissions()
-	return nil
+	return in.managed(sound)
 }
 
 func (in *inspection) add(s adapters.Severity, rule string, c adapters.Consumer, stream, message, fix string) {
