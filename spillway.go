@@ -25,6 +25,7 @@ type Spillway struct {
 	lastResort *poison.LastResort
 	redactor   *poison.Redactor
 	names      adapters.NameRegistry
+	gate       gate
 
 	mu          sync.Mutex
 	subscribers []*subscriber

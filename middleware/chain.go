@@ -84,7 +84,6 @@ type ChainConfig struct {
 // concurrent use.
 type Chain struct {
 	cfg      ChainConfig
-	caps     adapters.Capabilities
 	policies map[string]policy.Policy
 	fallback policy.Policy
 
@@ -112,7 +111,7 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.Hooks = cfg.Hooks.guarded(cfg.Logger, cfg.Evidence)
-	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
+	c := &Chain{cfg: cfg, fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
 	}
@@ -126,7 +125,7 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		d, ok := adapters.DeliveryFrom(ctx)
-		if !ok || foreign(ctx, d) {
+		if !ok || foreign(msg, d) {
 			// A message of some other subscriber: none of our streams is its.
 			return next(msg)
 		}
@@ -159,9 +158,9 @@ func checkOutputs(outputs []*message.Message) error {
 
 // foreign reports a delivery that a context has inherited from another message:
 // in-process brokers can hand a publisher's context on to their subscribers.
-func foreign(ctx context.Context, d *adapters.Delivery) bool {
-	topic := message.SubscribeTopicFromCtx(ctx)
-	return topic != "" && topic != d.Consumer.Topic
+func foreign(msg *message.Message, d *adapters.Delivery) bool {
+	topic := message.SubscribeTopicFromCtx(msg.Context())
+	return topic != d.Consumer.Topic && topic != "" && !d.Owns(msg)
 }
 
 // PublisherDecorator finishes the attempts of handlers that have outputs, after
@@ -181,6 +180,17 @@ type attempt struct {
 	delivery *adapters.Delivery
 	handler  string
 	start    time.Time
+}
+
+// broker is the one that the delivery came from: with two Spillways in a
+// process, it need not be the chain's.
+func (a *attempt) broker() adapters.Broker { return a.chain.brokerOf(a.delivery) }
+
+func (c *Chain) brokerOf(d *adapters.Delivery) adapters.Broker {
+	if d.Broker != nil {
+		return d.Broker
+	}
+	return c.cfg.Broker
 }
 
 func (a *attempt) info() MessageInfo {
@@ -339,10 +349,10 @@ func (a *attempt) decide(f failure.Failure) error {
 		next := a.state(f)
 		next.Attempt++
 		next.Hops = 0
-		next.DueAt = now.Add(a.chain.cfg.Broker.Quantize(decision.Due.Sub(now)))
+		next.DueAt = now.Add(a.broker().Quantize(decision.Due.Sub(now)))
 		return a.handoff(adapters.StreamRetry, next, OutcomeInfo{Outcome: OutcomeRetried, Failure: f, DueAt: next.DueAt})
 	case policy.Park:
-		next := parking.Enter(a.state(f), now, now.Add(a.chain.cfg.Broker.Quantize(decision.Due.Sub(now))))
+		next := parking.Enter(a.state(f), now, now.Add(a.broker().Quantize(decision.Due.Sub(now))))
 		return a.handoff(adapters.StreamParking, next, OutcomeInfo{Outcome: OutcomeParked, Failure: f, DueAt: next.DueAt})
 	case policy.DeadLetter:
 		return a.deadLetter(f, decision.Reason)
@@ -351,17 +361,12 @@ func (a *attempt) decide(f failure.Failure) error {
 	}
 }
 
-// giveBack returns the delivery, uncounted. In the suspect stream the broker's
-// count must mean crashes and nothing else, so there the message is written
-// anew.
+// giveBack returns the delivery, uncounted.
 func (a *attempt) giveBack() error {
-	switch {
-	case a.ctx.Err() == nil:
+	if a.ctx.Err() == nil {
 		// A dead letter that its consumer can't process either: it stays where
 		// it is, and comes back the later, the more often it came.
 		a.wait(deadLetterBackoff.Delay(max(a.delivery.Count-1, 0), 0))
-	case a.delivery.Stream == adapters.StreamSuspect:
-		return a.handoff(adapters.StreamSuspect, a.base(), OutcomeInfo{Outcome: OutcomeReturned})
 	}
 	return a.returned()
 }
@@ -394,7 +399,7 @@ func (a *attempt) suspect() error {
 func (a *attempt) base() envelope.State {
 	d := a.delivery
 	st := d.State
-	st.Broker = a.chain.caps.Broker
+	st.Broker = a.broker().Capabilities().Broker
 	st.ConsumerGroup = d.Consumer.Group
 	st.Handler = a.handler
 	st.ConsumerVersion = a.chain.cfg.ConsumerVersion

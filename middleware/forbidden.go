@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -56,9 +57,16 @@ func isChain(name string) bool {
 // first. Watermill does not export them; if a later version keeps them
 // elsewhere there is nothing to see, and nothing to refuse.
 func installed(r *message.Router) []string {
-	list := reflect.ValueOf(r).Elem().FieldByName("middlewares")
+	router := reflect.ValueOf(r).Elem()
+	list := router.FieldByName("middlewares")
 	if !list.IsValid() || list.Kind() != reflect.Slice {
 		return nil
+	}
+	if lock := router.FieldByName("middlewaresLock"); lock.IsValid() && lock.Type() == reflect.TypeFor[*sync.RWMutex]() {
+		// Handlers may get middlewares of their own while others start.
+		lock := (*sync.RWMutex)(lock.UnsafePointer())
+		lock.RLock()
+		defer lock.RUnlock()
 	}
 	var names []string
 	for i := range list.Len() {
