@@ -179,6 +179,18 @@ func (s *service) stop() {
 	s.cancel()
 }
 
+// end ends a process that may be dead already.
+func (s *service) end() {
+	s.t.Helper()
+	if err := errors.Join(s.router.Close(), <-s.running); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.sw.Close(s.t.Context()); err != nil && !errors.Is(err, memory.ErrInjected) {
+		s.t.Error(err)
+	}
+	s.cancel()
+}
+
 // publish sends messages of the given bodies with the UUIDs 1, 2, ...
 func (s *service) publish(bodies ...string) {
 	s.t.Helper()
