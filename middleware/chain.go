@@ -141,8 +141,7 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 			return nil, a.fail(err)
 		}
 		if len(outputs) > 0 && !closed(msg.Nacked()) {
-			a.await(outputs)
-			return outputs, nil
+			return a.await(outputs), nil
 		}
 		return nil, a.succeed()
 	}
@@ -463,17 +462,20 @@ type pending struct {
 
 type pendingKey struct{}
 
-// await hands the attempt to the publisher decorator, in the outputs' contexts.
-func (a *attempt) await(outputs []*message.Message) {
-	p := &pending{attempt: *a, outputs: slices.Clone(outputs)}
-	for _, out := range outputs {
-		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
+// await hands the attempt to the publisher decorator, in the contexts of copies
+// of the outputs: handlers may return one output for several messages.
+func (a *attempt) await(outputs []*message.Message) []*message.Message {
+	p := &pending{attempt: *a, outputs: make([]*message.Message, len(outputs))}
+	for i, out := range outputs {
+		cp := message.NewMessageWithContext(context.WithValue(out.Context(), pendingKey{}, p), out.UUID, out.Payload)
+		cp.Metadata = out.Metadata
+		p.outputs[i] = cp
 	}
 	if closed(p.msg.Acked()) && p.chain.decorated.Load() {
 		// The handler settled the message itself, so that its settlement says
 		// nothing about the outputs: the decorator will.
 		p.cancel = func() bool { return true }
-		return
+		return slices.Clone(p.outputs)
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
@@ -489,6 +491,7 @@ func (a *attempt) await(outputs []*message.Message) {
 			}
 		}
 	})
+	return slices.Clone(p.outputs) // which middlewares outside may change
 }
 
 // claim makes sure that an attempt is finished once.
