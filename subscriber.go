@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway/adapters"
@@ -35,6 +37,11 @@ func (s *subscriber) consumer(topic string) (adapters.Consumer, error) {
 	if topic == "" {
 		errs = append(errs, errors.New("the topic is empty"))
 	}
+	for _, name := range []string{topic, s.group} {
+		if strings.ContainsFunc(name, func(r rune) bool { return r == '{' || r == '}' || unicode.IsControl(r) }) {
+			errs = append(errs, fmt.Errorf("%q has braces or control characters, which no topic or group may have", name))
+		}
+	}
 	c := adapters.Consumer{Topic: topic, Group: s.group, Concurrency: s.sw.cfg.Concurrency, Retry: s.sw.cfg.Retry}
 	return c, errors.Join(append(errs, s.sw.names.Claim(s.sw.cfg.Names, c))...)
 }
@@ -61,6 +68,9 @@ func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 }
 
 func (s *subscriber) subscribe(ctx context.Context, topic string) (*subscription, error) {
+	if !s.sw.placed.Load() {
+		return nil, errors.New("nothing would handle its failures: call Install(router) first, or place Middleware yourself")
+	}
 	c, err := s.consumer(topic)
 	if err != nil {
 		return nil, err

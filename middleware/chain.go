@@ -224,7 +224,7 @@ func (a *attempt) beforeHandler() (handled bool, err error) {
 	case d.Count > SuspectAfter && d.Stream == adapters.StreamSuspect:
 		return true, a.deadLetter(failure.Failure{
 			Nature: failure.NatureUnknown, Class: failure.ClassConsumerCrash,
-			Err: fmt.Errorf("delivered %d times, alone, without an outcome: it ends its consumer", d.Count-1),
+			Err: fmt.Errorf("delivered %d times, alone, without an outcome: it ends its consumer, or something outside the chain gives it back", d.Count-1),
 		}, policy.ReasonConsumerCrash)
 	case d.Count > SuspectAfter && !a.fromDeadLetters():
 		return true, a.suspect()
@@ -293,11 +293,17 @@ func closed(ch <-chan struct{}) bool {
 
 func (a *attempt) succeed() error {
 	if closed(a.msg.Nacked()) {
-		// The handler gave the message back itself, and will see it again.
-		return a.returned()
+		return a.nacked()
 	}
 	a.finish(OutcomeInfo{Outcome: OutcomeProcessed})
 	return nil
+}
+
+// nacked ends an attempt whose message went back before its handler ended.
+func (a *attempt) nacked() error {
+	a.chain.cfg.Logger.LogAttrs(a.ctx, slog.LevelWarn,
+		"message went back before its handler ended: by its own Nack, where it should return an error, or at the end of CloseGrace", a.info().attrs()...)
+	return a.returned()
 }
 
 func (a *attempt) returned() error {
@@ -317,8 +323,7 @@ func (a *attempt) finish(o OutcomeInfo) {
 func (a *attempt) fail(err error) error {
 	switch {
 	case closed(a.msg.Nacked()):
-		// The handler gave the message back itself: a copy would be one too many.
-		return a.returned()
+		return a.nacked() // a copy would be one too many
 	case closed(a.msg.Acked()):
 		// The handler settled the message itself, which ended its context although
 		// nothing shuts down; what is handed off now is the only copy.

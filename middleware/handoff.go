@@ -55,11 +55,13 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 				lastErr := a.lastResort(ctx, st)
 				if lastErr == nil {
 					a.handoffFailed(to, tries, 0, err)
-					o.Outcome = OutcomeLastResort
+					o.Outcome, o.LastResort = OutcomeLastResort, c.cfg.LastResort.Path()
 					a.finish(o)
 					return nil
 				}
 				err = errors.Join(err, lastErr)
+			} else {
+				err = fmt.Errorf("%w (a last resort would take it: set Config.LastResort)", err)
 			}
 			pause = handoffBackoff.Max
 		}
