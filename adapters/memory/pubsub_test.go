@@ -60,6 +60,7 @@ func newPubSubs(t *testing.T, broker *memory.Broker, concurrency int) tests.Cons
 		if err != nil {
 			test.Fatal(err)
 		}
+		sw.Middleware() // the suite has no Router to place it in
 		// The suite publishes to the end of a test, and its subscribers outlive it.
 		t.Cleanup(func() {
 			if err := sw.Close(context.Background()); err != nil {
