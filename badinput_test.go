@@ -175,6 +175,38 @@ func TestForgedStateOnMainIsIgnored(t *testing.T) {
 	}
 }
 
+// K7 and invariant 10: nor does state that is well forged, or that a handler
+// copied from a retry into what it published.
+func TestWellForgedStateOnMainIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		var attempts []int
+		s.consume(func(msg *message.Message) error {
+			d, _ := spillway.DeliveryFrom(msg.Context())
+			attempts = append(attempts, d.State.Attempt)
+			return errors.New("no")
+		})
+		s.start()
+		pairs, _ := envelope.State{
+			Attempt: 4, ConsumerGroup: group, Source: envelope.Position{Topic: topic}, DueAt: time.Now().Add(time.Hour),
+			FirstAttemptAt: time.Now().Add(-24 * time.Hour), ReplayCount: 9, DeadLetterID: "mine",
+		}.Pairs(0)
+		msg := message.NewMessage("1", nil)
+		for _, p := range pairs {
+			msg.Metadata.Set(p.Key, p.Value)
+		}
+		s.send(msg)
+		after(time.Hour)
+		s.stop()
+		if diff := cmp.Diff([]int{1, 2, 3, 4, 5}, attempts); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if _, st := only(t, s.broker, dlqOf); st.ReplayCount != 0 || st.DeadLetterID == "mine" {
+			t.Errorf("dead letter %s of replay %d", st.DeadLetterID, st.ReplayCount)
+		}
+	})
+}
+
 // K7 on the retry stream: what is written there is ours if it names us, and
 // bounded even then.
 func TestForgedStateOnRetryIsClamped(t *testing.T) {
@@ -341,7 +373,12 @@ func TestHandlerMisbehaves(t *testing.T) {
 		"returns an error that can't be unwrapped": {func(*message.Message) error { return &panickyError{"Unwrap"} }, "", ""},
 		"returns an empty error":                   {func(*message.Message) error { return errors.New("") }, failure.ClassUnknown, "unknown"},
 		"acknowledges and fails":                   {func(msg *message.Message) error { msg.Ack(); return errors.New("a") }, failure.ClassUnknown, "a"},
-		"acknowledges and panics":                  {func(msg *message.Message) error { msg.Ack(); panic("a") }, panicking, "a"},
+		"acknowledges, works on and fails": {func(msg *message.Message) error {
+			msg.Ack()
+			<-msg.Context().Done() // which is no shutdown
+			return errors.New("a")
+		}, failure.ClassUnknown, "a"},
+		"acknowledges and panics": {func(msg *message.Message) error { msg.Ack(); panic("a") }, panicking, "a"},
 		"replaces the message's context": {func(msg *message.Message) error {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()

@@ -59,7 +59,8 @@ type Config struct {
 	// are stored, logged or shown. The zero value has the shipped rules on.
 	Redaction poison.Redaction
 	// LastResort is a directory for messages that no stream of the broker will
-	// ever take. It must be writable at start. Empty means that such a message
+	// ever take. It must be writable at start, and is made if only its last element
+	// is missing. Empty means that such a message
 	// stays with the broker, its slot blocked, with an alarm.
 	LastResort string
 
@@ -79,9 +80,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ConsumerVersion == "" {
 		c.ConsumerVersion = buildVersion()
-		if c.ConsumerVersion == unknownVersion {
-			c.Logger.Warn("consumer version is unknown: dead letters cannot be told by release; set Config.ConsumerVersion")
-		}
 	}
 	return c
 }
@@ -94,15 +92,23 @@ const MaxConcurrency = 65_535
 func (c Config) validate() error {
 	var errs []error
 	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
-		errs = append(errs, fmt.Errorf("config.Concurrency must be between 1 and %d, is %d", MaxConcurrency, c.Concurrency))
+		errs = append(errs, fmt.Errorf("field Concurrency must be between 1 and %d, is %d", MaxConcurrency, c.Concurrency))
 	}
 	if c.CloseGrace < 0 {
-		errs = append(errs, fmt.Errorf("config.CloseGrace must not be negative, is %s", c.CloseGrace))
+		errs = append(errs, fmt.Errorf("field CloseGrace must not be negative, is %s", c.CloseGrace))
 	}
 	switch c.Retry {
 	case adapters.RetryTopic, adapters.RetryInPlace:
 	default:
-		errs = append(errs, fmt.Errorf("config.Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
+		errs = append(errs, fmt.Errorf("field Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
+	}
+	for i, r := range c.Rules {
+		if r.Match == nil {
+			errs = append(errs, fmt.Errorf("field Rules[%d] (%q) has no Match", i, r.Name))
+		}
+	}
+	if _, ok := c.HandlerPolicies[""]; ok {
+		errs = append(errs, errors.New(`field HandlerPolicies has a handler without a name`))
 	}
 	errs = append(errs, c.Names.Validate())
 	return errors.Join(errs...)

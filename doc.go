@@ -37,7 +37,7 @@
 //
 // # Defaults
 //
-// Transient failures are attempted 12 times over about 20 minutes, unknown ones
+// Transient failures are attempted 12 times over about 23 minutes, unknown ones
 // 5 times, permanent ones once; ambiguous ones 3 times and then parked for up to
 // 24 hours. See package policy.
 package spillway

@@ -94,6 +94,12 @@ func newService(t *testing.T, cfg spillway.Config) *service {
 // serviceOn opens a process on broker. Its hooks and log are recorded.
 func serviceOn(t *testing.T, broker *memory.Broker, cfg spillway.Config) *service {
 	t.Helper()
+	return serviceThrough(t, broker, broker.Opener(), cfg)
+}
+
+// serviceThrough is serviceOn with an opener that puts something before broker.
+func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener, cfg spillway.Config) *service {
+	t.Helper()
 	s := &service{t: t, broker: broker, logs: &logBuffer{}, running: make(chan error, 1), changed: make(chan struct{}, 1)}
 	if cfg.Group == "" {
 		cfg.Group = group
@@ -125,7 +131,7 @@ func serviceOn(t *testing.T, broker *memory.Broker, cfg spillway.Config) *servic
 		},
 	})
 	var err error
-	if s.sw, err = spillway.Open(t.Context(), "memory://", cfg, broker.Opener()); err != nil {
+	if s.sw, err = spillway.Open(t.Context(), "memory://", cfg, opener); err != nil {
 		t.Fatal(err)
 	}
 	s.router = message.NewDefaultRouter(watermill.NewSlogLogger(logger))
@@ -174,6 +180,18 @@ func (s *service) refused() error {
 func (s *service) stop() {
 	s.t.Helper()
 	if err := errors.Join(s.router.Close(), <-s.running, s.sw.Close(s.t.Context())); err != nil {
+		s.t.Error(err)
+	}
+	s.cancel()
+}
+
+// end ends a process that may be dead already.
+func (s *service) end() {
+	s.t.Helper()
+	if err := errors.Join(s.router.Close(), <-s.running); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.sw.Close(s.t.Context()); err != nil && !errors.Is(err, memory.ErrInjected) {
 		s.t.Error(err)
 	}
 	s.cancel()

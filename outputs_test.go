@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters/memory"
@@ -385,6 +387,55 @@ func TestOutputsOfConcurrentAttemptsAreFinishedApart(t *testing.T) {
 		if diff := cmp.Diff(map[middleware.Outcome]int{middleware.OutcomeProcessed: 15, middleware.OutcomeDeadLettered: 1}, counts); diff != "" {
 			t.Errorf("outcomes (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// A handler may return one and the same output for many messages at a time. Its
+// object is not ours to write to; with the attempt in its context, an error of
+// publishing would be decided about for the wrong message.
+func TestSharedOutputIsNotTouched(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{Concurrency: 16})
+		shared := outputs("a")
+		s.produce(func(*message.Message) ([]*message.Message, error) { return shared, nil })
+		s.start()
+		s.publish(make([]string, 100)...)
+		after(0)
+		s.stop()
+		wantDepths(t, s.broker, map[string]int{outTopic: 100})
+		if shared[0].Context() != context.Background() || len(shared) != 1 {
+			t.Error("the handler's output was changed")
+		}
+	})
+}
+
+// An in-process Pub/Sub can hand the context of an output on to the handlers that
+// consume it. What becomes of their outputs is not our attempt's affair.
+func TestOutputsOfLaterHandlersAreNotOurs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		channel := gochannel.NewGoChannel(gochannel.Config{PreserveContext: true, BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+		s.router.AddHandler("charge", topic, s.sw.Subscriber(), outTopic, channel,
+			func(*message.Message) ([]*message.Message, error) { return outputs("a"), nil })
+		var published, failed int
+		pub := publisherFunc(func(string, ...*message.Message) error {
+			if failed == 0 {
+				failed++
+				return errors.New("not yet")
+			}
+			published++
+			return nil
+		})
+		s.router.AddHandler("forward", outTopic, channel, "archive", pub, message.PassthroughHandler)
+		s.start()
+		s.publish("body")
+		after(time.Minute)
+		s.stop()
+		s.wantOutcomes(middleware.OutcomeProcessed)
+		if published != 1 {
+			t.Errorf("the later handler published %d times, want once", published)
+		}
+		wantDepths(t, s.broker, nil)
 	})
 }
 

@@ -95,7 +95,7 @@ func TestNoSecretInReturnedErrors(t *testing.T) {
 		},
 		memory.Publish: func(s *service) error { return s.sw.Publisher().Publish(topic, message.NewMessage("1", nil)) },
 	} {
-		s := newService(t, spillway.Config{})
+		s := installed(t, spillway.Config{})
 		s.broker.Inject(memory.Fault{On: op, Do: fail})
 		err := do(s)
 		if !errors.Is(err, errWithSecret) {

@@ -44,6 +44,7 @@ var ways = map[string]func(s *service, h *message.Handler) error{
 // stage is a moment of a message's life at which the process ends.
 type stage struct {
 	faults  []memory.Fault
+	rules   []failure.Rule
 	handler message.HandlerFunc
 	// reach lets the message get there.
 	reach time.Duration
@@ -92,6 +93,14 @@ var stages = map[string]stage{
 			return outputs("a"), nil
 		},
 		outputs: 1,
+	},
+	"classification takes a while": {
+		handler: failing,
+		rules: []failure.Rule{{Match: func(error) (failure.Failure, bool) {
+			work(5 * time.Second)
+			return failure.Failure{}, false
+		}}},
+		where: topic, attempt: 1,
 	},
 	"hand-off takes a while": {
 		handler: failing,
@@ -170,7 +179,7 @@ func TestCloseAtEveryStageLeavesOneCopy(t *testing.T) {
 		for way, end := range ways {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					s := installed(t, spillway.Config{})
+					s := installed(t, spillway.Config{Rules: st.rules})
 					s.broker.Inject(st.faults...)
 					h := s.produce(st.handler)
 					s.start()
@@ -280,6 +289,65 @@ func TestRestartsNeverMakeACrashOfASuspect(t *testing.T) {
 	})
 }
 
+// slowStop is a broker that takes a second to stop delivering, as brokers do
+// that must be asked over a network.
+type slowStop struct{ adapters.Broker }
+
+func (b slowStop) Subscribe(ctx context.Context, c adapters.Consumer) (adapters.Subscription, error) {
+	sub, err := b.Broker.Subscribe(ctx, c)
+	return slowStopSubscription{sub}, err
+}
+
+type slowStopSubscription struct{ adapters.Subscription }
+
+func (s slowStopSubscription) Stop(ctx context.Context) error {
+	work(time.Second)
+	return s.Subscription.Stop(ctx)
+}
+
+// What is given back while the subscription still delivers would come to it
+// again, and count.
+func TestShutdownCountsOneDelivery(t *testing.T) {
+	for way, end := range ways {
+		t.Run(way, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				broker := memory.New(memory.Config{})
+				opener := broker.Opener()
+				s := serviceThrough(t, broker, adapters.Opener{Schemes: opener.Schemes, Open: func(ctx context.Context, p adapters.OpenParams) (adapters.Broker, error) {
+					b, err := opener.Open(ctx, p)
+					return slowStop{b}, err
+				}}, spillway.Config{})
+				s.sw.Install(s.router)
+				h := s.consume(func(msg *message.Message) error {
+					<-msg.Context().Done()
+					return msg.Context().Err()
+				})
+				s.start()
+				s.publish("body")
+				after(0)
+				if err := end(s, h); err != nil {
+					t.Error(err)
+				}
+
+				next := serviceOn(t, broker, spillway.Config{})
+				next.sw.Install(next.router)
+				count := 0
+				next.consume(func(msg *message.Message) error {
+					d, _ := spillway.DeliveryFrom(msg.Context())
+					count = d.Count
+					return nil
+				})
+				next.start()
+				after(0)
+				next.stop()
+				if count != 2 {
+					t.Errorf("delivery %d, want 2", count)
+				}
+			})
+		})
+	}
+}
+
 // The Router gives up waiting before CloseGrace is over. Spillway.Close, called
 // after Run as documented, still waits for the handler.
 func TestRouterCloseTimeoutDoesNotCutFinishedWork(t *testing.T) {
@@ -382,6 +450,33 @@ func TestNoHandlerIsCalledAfterTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	s.wantOutcomes(middleware.OutcomeReturned)
+	wantDepths(t, s.broker, map[string]int{topic: 1})
+}
+
+// The same for a message that has gone back already when its turn comes: a copy
+// of it would be one too many, also in the suspect stream.
+func TestMessageThatWentBackIsNotHandled(t *testing.T) {
+	t.Parallel()
+	s := newService(t, spillway.Config{})
+	handler := s.sw.Middleware()(func(*message.Message) ([]*message.Message, error) {
+		t.Error("the handler was called")
+		return nil, nil
+	})
+	msgs, err := s.sw.Subscriber().Subscribe(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.publish("body")
+	for range 7 { // main, and then the suspect stream
+		msg := <-msgs
+		msg.Nack()
+		if _, err := handler(msg); !errors.Is(err, middleware.ErrReturned) {
+			t.Errorf("error %v, want ErrReturned", err)
+		}
+	}
+	if err := s.sw.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 	wantDepths(t, s.broker, map[string]int{topic: 1})
 }
 

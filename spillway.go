@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway/adapters"
@@ -25,6 +26,8 @@ type Spillway struct {
 	lastResort *poison.LastResort
 	redactor   *poison.Redactor
 	names      adapters.NameRegistry
+	gate       gate
+	placed     atomic.Bool // the chain is in a Router, or was handed out
 
 	mu          sync.Mutex
 	subscribers []*subscriber
@@ -71,8 +74,15 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 	if s.chain, err = middleware.NewChain(chain); err != nil {
 		return nil, errors.Join(fmt.Errorf("spillway: %w", err), s.Close(ctx))
 	}
+	if cfg.ConsumerVersion == unknownVersion {
+		warnOfVersion.Do(func() {
+			cfg.Logger.Warn("consumer version is unknown, so dead letters cannot be told by release: set Config.ConsumerVersion, or build with version control data")
+		})
+	}
 	return s, nil
 }
+
+var warnOfVersion sync.Once
 
 // find picks the opener for a URL. Its errors quote no part of a URL that could
 // not be parsed, because that part may be the password.
@@ -87,6 +97,12 @@ func find(rawURL string, openers []adapters.Opener) (adapters.Opener, *url.URL, 
 	}
 	if u.Opaque != "" {
 		return adapters.Opener{}, nil, errors.New("spillway: the broker URL lacks the // after its scheme")
+	}
+	switch {
+	case rawURL == "":
+		return adapters.Opener{}, nil, errors.New("spillway: the broker URL is empty: it looks like memory://")
+	case len(openers) == 0:
+		return adapters.Opener{}, nil, errors.New("spillway: no opener was given: pass that of the broker, such as memory.Opener()")
 	}
 	var known []string
 	for _, o := range openers {
@@ -103,24 +119,6 @@ func withoutQuotes(err error) error {
 	text, _, _ := strings.Cut(err.Error(), `"`)
 	return errors.New(strings.TrimRight(text, " :"))
 }
-
-// Install puts the chain into a Router: as the outermost middleware, and around
-// the publishers of handlers, so that an output that cannot be published is a
-// failure of its handler. Call it first after message.NewRouter. Middlewares
-// that must not stand beside the chain, and a chain that is not outermost, make
-// the Router's Run fail.
-func (s *Spillway) Install(router *message.Router) {
-	router.AddMiddleware(s.chain.Middleware)
-	router.AddPublisherDecorators(s.chain.PublisherDecorator)
-	router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
-		return sub, middleware.Forbidden(router)
-	})
-}
-
-// Middleware is the chain alone, for those who place it themselves. It belongs
-// outermost. Without the publisher decorator that Install adds, an output that
-// cannot be published sends its message back to the broker, uncounted.
-func (s *Spillway) Middleware() message.HandlerMiddleware { return s.chain.Middleware }
 
 // Subscriber subscribes for Config.Group. Each call returns a subscriber of its
 // own; closing it, as the Router does, closes only its own subscriptions.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway/adapters"
@@ -35,6 +37,11 @@ func (s *subscriber) consumer(topic string) (adapters.Consumer, error) {
 	if topic == "" {
 		errs = append(errs, errors.New("the topic is empty"))
 	}
+	for _, name := range []string{topic, s.group} {
+		if strings.ContainsFunc(name, func(r rune) bool { return r == '{' || r == '}' || unicode.IsControl(r) }) {
+			errs = append(errs, fmt.Errorf("%q has braces or control characters, which no topic or group may have", name))
+		}
+	}
 	c := adapters.Consumer{Topic: topic, Group: s.group, Concurrency: s.sw.cfg.Concurrency, Retry: s.sw.cfg.Retry}
 	return c, errors.Join(append(errs, s.sw.names.Claim(s.sw.cfg.Names, c))...)
 }
@@ -61,6 +68,9 @@ func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 }
 
 func (s *subscriber) subscribe(ctx context.Context, topic string) (*subscription, error) {
+	if !s.sw.placed.Load() {
+		return nil, errors.New("nothing would handle its failures: call Install(router) first, or place Middleware yourself")
+	}
 	c, err := s.consumer(topic)
 	if err != nil {
 		return nil, err
@@ -239,14 +249,17 @@ func (s *subscription) ending() bool {
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	if s.ending() {
+	d.Broker, d.State = s.sw.broker, trusted(d)
+	leave, ok := s.enter(d)
+	if !ok || s.ending() {
 		s.giveBack(d)
 		return
 	}
-	d.State = trusted(d)
+	defer leave()
 	ctx, cancel := context.WithCancel(s.base)
 	defer cancel()
-	msg := newMessage(adapters.WithDelivery(ctx, d), d)
+	msg := newMessage(d)
+	adapters.Attach(ctx, d, msg)
 	select {
 	case s.out <- msg:
 	case <-s.closing:
@@ -267,6 +280,14 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 	}
 }
 
+// enter waits for the message's turn among those of the process.
+func (s *subscription) enter(d *adapters.Delivery) (leave func(), ok bool) {
+	if d.Stream == adapters.StreamSuspect {
+		return s.sw.gate.enterAlone(s.closing)
+	}
+	return s.sw.gate.leave, s.sw.gate.enter(s.closing)
+}
+
 func (s *subscription) ack(d *adapters.Delivery) {
 	s.awaitStop()
 	if err := d.Settler.Ack(s.settle, d); err != nil {
@@ -285,8 +306,15 @@ func (s *subscription) awaitStop() {
 	}
 }
 
+// giveBack returns a delivery, uncounted. In the suspect stream the broker's
+// count must mean crashes and nothing else, so there the message is written
+// anew.
 func (s *subscription) giveBack(d *adapters.Delivery) {
 	s.awaitStop()
+	if d.Stream == adapters.StreamSuspect && s.sw.chain.Renew(s.settle, d) == nil {
+		s.ack(d)
+		return
+	}
 	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
 		s.sw.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
@@ -311,13 +339,12 @@ func trusted(d *adapters.Delivery) envelope.State {
 // newMessage makes the handler's view of a delivery, which looks the same on
 // every attempt. The payload is copied, because handlers may write into it and
 // hand-offs are made from the delivery.
-func newMessage(ctx context.Context, d *adapters.Delivery) *message.Message {
+func newMessage(d *adapters.Delivery) *message.Message {
 	msg := message.NewMessage(d.ID, bytes.Clone(d.Payload))
 	for _, h := range d.Headers {
 		if !envelope.IsOwn(h.Key) {
 			msg.Metadata[h.Key] = string(h.Value)
 		}
 	}
-	msg.SetContext(ctx)
 	return msg
 }

@@ -189,8 +189,13 @@ type Delivery struct {
 	// trusted: State.Attempt is the attempt that this delivery begins, from 1.
 	// Adapters leave it zero; the subscriber of the facade sets it.
 	State envelope.State
+	// Broker that the delivery came from, and that its hand-offs go to. Adapters
+	// leave it nil; the subscriber of the facade sets it.
+	Broker Broker
 	// Settler settles this delivery.
 	Settler Settler
+
+	owner *message.Message
 }
 
 // Record is a message as a broker holds it.

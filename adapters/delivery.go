@@ -1,6 +1,10 @@
 package adapters
 
-import "context"
+import (
+	"context"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
 
 type deliveryKey struct{}
 
@@ -17,6 +21,16 @@ func (c *deliveryContext) Value(key any) any {
 	}
 	return c.Context.Value(key)
 }
+
+// Attach makes msg the message of d, and gives it a context that carries d.
+func Attach(ctx context.Context, d *Delivery, msg *message.Message) {
+	d.owner = msg
+	msg.SetContext(WithDelivery(ctx, d))
+}
+
+// Owns reports whether msg is the message that d was attached to, and not one
+// that has inherited its context.
+func (d *Delivery) Owns(msg *message.Message) bool { return d.owner == msg }
 
 // WithDelivery returns a context that carries d.
 func WithDelivery(ctx context.Context, d *Delivery) context.Context {

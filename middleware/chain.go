@@ -84,7 +84,6 @@ type ChainConfig struct {
 // concurrent use.
 type Chain struct {
 	cfg      ChainConfig
-	caps     adapters.Capabilities
 	policies map[string]policy.Policy
 	fallback policy.Policy
 
@@ -112,7 +111,7 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.Hooks = cfg.Hooks.guarded(cfg.Logger, cfg.Evidence)
-	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
+	c := &Chain{cfg: cfg, fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
 	}
@@ -126,7 +125,7 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		d, ok := adapters.DeliveryFrom(ctx)
-		if !ok || foreign(ctx, d) {
+		if !ok || foreign(msg, d) {
 			// A message of some other subscriber: none of our streams is its.
 			return next(msg)
 		}
@@ -142,8 +141,7 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 			return nil, a.fail(err)
 		}
 		if len(outputs) > 0 && !closed(msg.Nacked()) {
-			a.await(outputs)
-			return outputs, nil
+			return a.await(outputs), nil
 		}
 		return nil, a.succeed()
 	}
@@ -159,9 +157,9 @@ func checkOutputs(outputs []*message.Message) error {
 
 // foreign reports a delivery that a context has inherited from another message:
 // in-process brokers can hand a publisher's context on to their subscribers.
-func foreign(ctx context.Context, d *adapters.Delivery) bool {
-	topic := message.SubscribeTopicFromCtx(ctx)
-	return topic != "" && topic != d.Consumer.Topic
+func foreign(msg *message.Message, d *adapters.Delivery) bool {
+	topic := message.SubscribeTopicFromCtx(msg.Context())
+	return topic != d.Consumer.Topic && topic != "" && !d.Owns(msg)
 }
 
 // PublisherDecorator finishes the attempts of handlers that have outputs, after
@@ -181,6 +179,17 @@ type attempt struct {
 	delivery *adapters.Delivery
 	handler  string
 	start    time.Time
+}
+
+// broker is the one that the delivery came from: with two Spillways in a
+// process, it need not be the chain's.
+func (a *attempt) broker() adapters.Broker { return a.chain.brokerOf(a.delivery) }
+
+func (c *Chain) brokerOf(d *adapters.Delivery) adapters.Broker {
+	if d.Broker != nil {
+		return d.Broker
+	}
+	return c.cfg.Broker
 }
 
 func (a *attempt) info() MessageInfo {
@@ -215,7 +224,7 @@ func (a *attempt) beforeHandler() (handled bool, err error) {
 	case d.Count > SuspectAfter && d.Stream == adapters.StreamSuspect:
 		return true, a.deadLetter(failure.Failure{
 			Nature: failure.NatureUnknown, Class: failure.ClassConsumerCrash,
-			Err: fmt.Errorf("delivered %d times, alone, without an outcome: it ends its consumer", d.Count-1),
+			Err: fmt.Errorf("delivered %d times, alone, without an outcome: it ends its consumer, or something outside the chain gives it back", d.Count-1),
 		}, policy.ReasonConsumerCrash)
 	case d.Count > SuspectAfter && !a.fromDeadLetters():
 		return true, a.suspect()
@@ -284,11 +293,17 @@ func closed(ch <-chan struct{}) bool {
 
 func (a *attempt) succeed() error {
 	if closed(a.msg.Nacked()) {
-		// The handler gave the message back itself, and will see it again.
-		return a.returned()
+		return a.nacked()
 	}
 	a.finish(OutcomeInfo{Outcome: OutcomeProcessed})
 	return nil
+}
+
+// nacked ends an attempt whose message went back before its handler ended.
+func (a *attempt) nacked() error {
+	a.chain.cfg.Logger.LogAttrs(a.ctx, slog.LevelWarn,
+		"message went back before its handler ended: by its own Nack, where it should return an error, or at the end of CloseGrace", a.info().attrs()...)
+	return a.returned()
 }
 
 func (a *attempt) returned() error {
@@ -308,8 +323,7 @@ func (a *attempt) finish(o OutcomeInfo) {
 func (a *attempt) fail(err error) error {
 	switch {
 	case closed(a.msg.Nacked()):
-		// The handler gave the message back itself: a copy would be one too many.
-		return a.returned()
+		return a.nacked() // a copy would be one too many
 	case closed(a.msg.Acked()):
 		// The handler settled the message itself, which ended its context although
 		// nothing shuts down; what is handed off now is the only copy.
@@ -339,10 +353,10 @@ func (a *attempt) decide(f failure.Failure) error {
 		next := a.state(f)
 		next.Attempt++
 		next.Hops = 0
-		next.DueAt = now.Add(a.chain.cfg.Broker.Quantize(decision.Due.Sub(now)))
+		next.DueAt = now.Add(a.broker().Quantize(decision.Due.Sub(now)))
 		return a.handoff(adapters.StreamRetry, next, OutcomeInfo{Outcome: OutcomeRetried, Failure: f, DueAt: next.DueAt})
 	case policy.Park:
-		next := parking.Enter(a.state(f), now, now.Add(a.chain.cfg.Broker.Quantize(decision.Due.Sub(now))))
+		next := parking.Enter(a.state(f), now, now.Add(a.broker().Quantize(decision.Due.Sub(now))))
 		return a.handoff(adapters.StreamParking, next, OutcomeInfo{Outcome: OutcomeParked, Failure: f, DueAt: next.DueAt})
 	case policy.DeadLetter:
 		return a.deadLetter(f, decision.Reason)
@@ -351,17 +365,12 @@ func (a *attempt) decide(f failure.Failure) error {
 	}
 }
 
-// giveBack returns the delivery, uncounted. In the suspect stream the broker's
-// count must mean crashes and nothing else, so there the message is written
-// anew.
+// giveBack returns the delivery, uncounted.
 func (a *attempt) giveBack() error {
-	switch {
-	case a.ctx.Err() == nil:
+	if a.ctx.Err() == nil {
 		// A dead letter that its consumer can't process either: it stays where
 		// it is, and comes back the later, the more often it came.
 		a.wait(deadLetterBackoff.Delay(max(a.delivery.Count-1, 0), 0))
-	case a.delivery.Stream == adapters.StreamSuspect:
-		return a.handoff(adapters.StreamSuspect, a.base(), OutcomeInfo{Outcome: OutcomeReturned})
 	}
 	return a.returned()
 }
@@ -394,7 +403,7 @@ func (a *attempt) suspect() error {
 func (a *attempt) base() envelope.State {
 	d := a.delivery
 	st := d.State
-	st.Broker = a.chain.caps.Broker
+	st.Broker = a.broker().Capabilities().Broker
 	st.ConsumerGroup = d.Consumer.Group
 	st.Handler = a.handler
 	st.ConsumerVersion = a.chain.cfg.ConsumerVersion
@@ -458,17 +467,20 @@ type pending struct {
 
 type pendingKey struct{}
 
-// await hands the attempt to the publisher decorator, in the outputs' contexts.
-func (a *attempt) await(outputs []*message.Message) {
-	p := &pending{attempt: *a, outputs: slices.Clone(outputs)}
-	for _, out := range outputs {
-		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
+// await hands the attempt to the publisher decorator, in the contexts of copies
+// of the outputs: handlers may return one output for several messages.
+func (a *attempt) await(outputs []*message.Message) []*message.Message {
+	p := &pending{attempt: *a, outputs: make([]*message.Message, len(outputs))}
+	for i, out := range outputs {
+		cp := message.NewMessageWithContext(context.WithValue(out.Context(), pendingKey{}, p), out.UUID, out.Payload)
+		cp.Metadata = out.Metadata
+		p.outputs[i] = cp
 	}
 	if closed(p.msg.Acked()) && p.chain.decorated.Load() {
 		// The handler settled the message itself, so that its settlement says
 		// nothing about the outputs: the decorator will.
 		p.cancel = func() bool { return true }
-		return
+		return slices.Clone(p.outputs)
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
@@ -484,6 +496,7 @@ func (a *attempt) await(outputs []*message.Message) {
 			}
 		}
 	})
+	return slices.Clone(p.outputs) // which middlewares outside may change
 }
 
 // claim makes sure that an attempt is finished once.

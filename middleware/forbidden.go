@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -27,6 +29,9 @@ const watermillMiddleware = "github.com/ThreeDotsLabs/watermill/message/router/"
 // middleware wrapped in a function of the user's own cannot. Nil if all is well.
 func Forbidden(r *message.Router) error {
 	var errs []error
+	if i := slices.IndexFunc(decorators(r), isDecorator); i > 0 {
+		errs = append(errs, errors.New("spillway: call Install first, before any publisher decorator is added to the router: an output that one of them refuses must be a failure of its handler"))
+	}
 	chains := 0
 	for i, m := range installed(r) {
 		name := strings.TrimSuffix(m, "-fm")
@@ -52,13 +57,38 @@ func isChain(name string) bool {
 	return strings.HasSuffix(name, "spillway/middleware.(*Chain).Middleware")
 }
 
+func isDecorator(name string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(name, "-fm"), "spillway/middleware.(*Chain).PublisherDecorator")
+}
+
+// decorators returns the names of the router's publisher decorators, outermost
+// first.
+func decorators(r *message.Router) []string {
+	list := reflect.ValueOf(r).Elem().FieldByName("publisherDecorators")
+	if !list.IsValid() || list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Func {
+		return nil
+	}
+	var names []string
+	for i := range list.Len() {
+		names = append(names, runtime.FuncForPC(list.Index(i).Pointer()).Name())
+	}
+	return names
+}
+
 // installed returns the names of the router's middleware functions, outermost
 // first. Watermill does not export them; if a later version keeps them
 // elsewhere there is nothing to see, and nothing to refuse.
 func installed(r *message.Router) []string {
-	list := reflect.ValueOf(r).Elem().FieldByName("middlewares")
+	router := reflect.ValueOf(r).Elem()
+	list := router.FieldByName("middlewares")
 	if !list.IsValid() || list.Kind() != reflect.Slice {
 		return nil
+	}
+	if lock := router.FieldByName("middlewaresLock"); lock.IsValid() && lock.Type() == reflect.TypeFor[*sync.RWMutex]() {
+		// Handlers may get middlewares of their own while others start.
+		lock := (*sync.RWMutex)(lock.UnsafePointer())
+		lock.RLock()
+		defer lock.RUnlock()
 	}
 	var names []string
 	for i := range list.Len() {

@@ -27,7 +27,7 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 		h.DropHeaders = st.DroppedHeaders
 		h.Due = time.Time{}
 	}
-	budget := c.budget(h)
+	budget := budget(a.broker(), h)
 	h.State, _ = st.Pairs(budget) // what still does not fit, the broker says
 
 	ctx, stop := a.handoffContext()
@@ -55,11 +55,13 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 				lastErr := a.lastResort(ctx, st)
 				if lastErr == nil {
 					a.handoffFailed(to, tries, 0, err)
-					o.Outcome = OutcomeLastResort
+					o.Outcome, o.LastResort = OutcomeLastResort, c.cfg.LastResort.Path()
 					a.finish(o)
 					return nil
 				}
 				err = errors.Join(err, lastErr)
+			} else {
+				err = fmt.Errorf("%w (a last resort would take it: set Config.LastResort)", err)
 			}
 			pause = handoffBackoff.Max
 		}
@@ -72,11 +74,11 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 
 // budget is what the headers of the user leave of the broker's limit; zero
 // without a limit.
-func (c *Chain) budget(h adapters.Handoff) int {
-	if c.caps.MaxMetadataBytes <= 0 {
+func budget(b adapters.Broker, h adapters.Handoff) int {
+	left := b.Capabilities().MaxMetadataBytes
+	if left <= 0 {
 		return 0
 	}
-	left := c.caps.MaxMetadataBytes
 	for _, header := range h.Record.Headers {
 		dropped := func(name string) bool { return strings.EqualFold(name, header.Key) }
 		if !envelope.IsOwn(header.Key) && !slices.ContainsFunc(h.DropHeaders, dropped) {
@@ -119,7 +121,7 @@ func (a *attempt) tryHandoff(ctx context.Context, h adapters.Handoff) (err error
 			err = fmt.Errorf("hand-off panicked: %v", value)
 		}
 	}()
-	return a.chain.cfg.Broker.Handoff(ctx, h)
+	return a.broker().Handoff(ctx, h)
 }
 
 func (a *attempt) handoffFailed(to adapters.Stream, tries int, pause time.Duration, err error) {
@@ -154,4 +156,18 @@ func (a *attempt) lastResort(ctx context.Context, st envelope.State) error {
 		return fmt.Errorf("last resort: %w", err)
 	}
 	return a.chain.cfg.LastResort.Write(ctx, line)
+}
+
+// Renew writes a delivery from the suspect stream to it once more, with the
+// state that it came with, so that the broker counts from the beginning. When
+// it returns nil the delivery is to be acknowledged.
+func (c *Chain) Renew(ctx context.Context, d *adapters.Delivery) error {
+	b := c.brokerOf(d)
+	st := d.State
+	st.ConsumerGroup, st.Source.Topic = d.Consumer.Group, d.Consumer.Topic
+	h := adapters.Handoff{Consumer: d.Consumer, Stream: adapters.StreamSuspect, Record: d.Record}
+	h.State, _ = st.Pairs(budget(b, h))
+	ctx, cancel := context.WithTimeout(ctx, handoffTimeout)
+	defer cancel()
+	return b.Handoff(ctx, h)
 }

@@ -25,7 +25,8 @@ type Hooks struct {
 	// ends as the outcome says that follows.
 	OnHandoffFailure func(context.Context, HandoffFailureInfo)
 	// OnOutcome: the delivery has left the chain. Called once for each OnStart,
-	// where the decision was taken and carried out.
+	// where the decision was taken and carried out. What was handed off may have
+	// come back, and may even be finished, before it is called.
 	OnOutcome func(context.Context, OutcomeInfo)
 }
 
@@ -127,4 +128,6 @@ type OutcomeInfo struct {
 	DeadLetterID string
 	// DueAt is the next delivery of a retried, parked or delayed message.
 	DueAt time.Time
+	// LastResort is the file that the message was written to, else empty.
+	LastResort string
 }

@@ -93,6 +93,11 @@ func Once(store OnceStore, key func(*message.Message) (string, error)) message.H
 				if outputs, handlerErr = h(msg); handlerErr != nil {
 					return nil, handlerErr
 				}
+				if closed(msg.Nacked()) {
+					// The message comes again, and must find its handler willing.
+					handlerErr = ErrReturned
+					return nil, handlerErr
+				}
 				return encodeOutputs(outputs), nil
 			})
 			switch {

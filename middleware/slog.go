@@ -15,7 +15,8 @@ import (
 // Payloads are never logged; error texts are logged as evidence redacts them.
 //
 // The keys are constant: topic, group, stream, message_uuid, handler, attempt,
-// delivery_count, class, code, reason, dead_letter_id, delay, error.
+// delivery_count, class, code, reason, dead_letter_id, reference, file, delay,
+// error.
 func SlogHooks(logger *slog.Logger, evidence poison.Evidence) Hooks {
 	errAttr := func(f failure.Failure) slog.Attr {
 		text, _ := evidence.Error(f)
@@ -55,6 +56,12 @@ func SlogHooks(logger *slog.Logger, evidence poison.Evidence) Hooks {
 			}
 			if i.Reason != "" {
 				attrs = append(attrs, slog.String("reason", string(i.Reason)), slog.String("dead_letter_id", i.DeadLetterID))
+			}
+			if i.Failure.Reference != "" {
+				attrs = append(attrs, slog.String("reference", i.Failure.Reference))
+			}
+			if i.LastResort != "" {
+				attrs = append(attrs, slog.String("file", i.LastResort))
 			}
 			if !i.DueAt.IsZero() {
 				attrs = append(attrs, slog.Duration("delay", time.Until(i.DueAt).Round(time.Millisecond)))

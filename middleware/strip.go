@@ -142,7 +142,7 @@ func (cfg StripConfig) strip(topic string, messages []*message.Message) ([]*mess
 		if cfg.Action == StripRefuse {
 			c := firstControl(msg.Payload, kind)
 			return nil, failure.Permanent(fmt.Errorf("strip: message %q for topic %q refused: character %U at byte %d of the payload",
-				msg.UUID, topic, c.char, c.start), failure.ClassSerialization)
+				msg.UUID, topic, c.char, c.start), failure.ClassSerialization, failure.Code("CONTROL_CHARACTER"))
 		}
 		stripped := msg.CopyWithContext()
 		stripped.Payload = clean

@@ -55,7 +55,7 @@ type batch struct {
 const probe = "\n"
 
 // OpenLastResort opens a last resort in dir, which is created, for the owner
-// only, if it does not exist. It writes a byte there, and returns an error that
+// only, if it does not exist but its parent does. It writes a byte there, and returns an error that
 // says what to do if that fails, so that a last resort that would not work is
 // found at start.
 //
@@ -97,25 +97,17 @@ func (l *LastResort) unusable(err error) error {
 	return fmt.Errorf("last resort: directory %q cannot be used: %w: make it a directory that uid %d may write to, with room on its disk, or choose another", l.dir, err, os.Getuid())
 }
 
-// makeDir makes dir and syncs the directories that got a new entry, because a
-// file is not found again after a crash if its directory is not.
+// makeDir makes dir, whose parent must exist, or a slip of the pen would make a
+// tree. It syncs the parent, because a file is not found again after a crash if
+// its directory is not.
 func makeDir(dir string) error {
-	var parents []string
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); !errors.Is(err, os.ErrNotExist) || d == filepath.Dir(d) {
-			break
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return nil
 		}
-		parents = append(parents, filepath.Dir(d))
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, parent := range parents {
-		if err := syncDir(parent); err != nil {
-			return err
-		}
-	}
-	return nil
+	return syncDir(filepath.Dir(filepath.Clean(dir)))
 }
 
 func syncDir(dir string) error {

@@ -57,7 +57,7 @@ func files(t testing.TB, dir string) []string {
 
 func TestLastResortKeepsLines(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "new", "dir")
+	dir := filepath.Join(t.TempDir(), "new")
 	l := openLastResort(t, dir)
 	want := []string{
 		`{"deadLetterId":"a","failedMessage":{"payloadBase64":"/wAB","headers":[["k","1"],["k","2"]]}}`,
@@ -78,7 +78,7 @@ func TestLastResortKeepsLines(t *testing.T) {
 	if len(torn) != 0 {
 		t.Errorf("torn: %v", torn)
 	}
-	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Dir(dir): 0o700, l.Path(): 0o600} {
+	for path, mode := range map[string]os.FileMode{dir: 0o700, l.Path(): 0o600} {
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
@@ -401,4 +401,12 @@ func ExampleLastResort() {
 	// Output:
 	// {"deadLetterId":"mzxw6","failedMessage":{"payload":"too large"}}
 	// 0 <nil>
+}
+
+// A slip of the pen must not make a tree of directories that nobody looks into.
+func TestLastResortMakesNoParents(t *testing.T) {
+	t.Parallel()
+	if _, err := poison.OpenLastResort(filepath.Join(t.TempDir(), "no", "such")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v, want one for the parent that is not there", err)
+	}
 }

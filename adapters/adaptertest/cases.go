@@ -38,6 +38,7 @@ var cases = []struct {
 
 	// 6. No blocking.
 	{"FailingMessagesDelayNobody", failingDelaysNobody},
+	{"SlowHandoffBlocksItsSlotOnly", slowHandoff},
 
 	// 7. Shutdown is not failure, and finished work counts.
 	{"ShutdownDuringTheHandlerCountsNothing", shutdownDuringHandler},

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spillway-mq/spillway"
@@ -57,8 +58,10 @@ func finishedWorkIsAcked(w *world) {
 // Invariant 7: a handler that heeds no context keeps Close for CloseGrace, and
 // no longer; its message is another process's then.
 func handlerOutlivesGrace(w *world) {
-	release := make(chan struct{})
-	p := w.start(app{handle: func(*call) error { <-release; return nil }})
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
+	p := w.start(app{handle: func(*call) error { <-held; return nil }})
 	w.publish("a")
 	w.wait("the handler runs", 1, is(called))
 	closed := make(chan struct{})
@@ -70,7 +73,7 @@ func handlerOutlivesGrace(w *world) {
 	}
 	next := w.start(app{handle: func(*call) error { return nil }})
 	w.wait("processed elsewhere", 1, ended(middleware.OutcomeProcessed), by(next))
-	close(release)
+	release()
 	<-closed
 }
 
@@ -143,9 +146,9 @@ func closeDuringFailingHandoff(w *world) {
 // repeated settlement is ignored. S3, S8, S32.
 func stopAndClose(w *world) {
 	c := w.consumer(group)
-	c.Concurrency = 2
+	c.Concurrency = 3
 	w.ensure(c)
-	w.publish("a", "b", "c")
+	w.publish("a", "b", "c", "d")
 	ctx, cancel := context.WithTimeout(context.Background(), w.h.Within)
 	defer cancel()
 	sub, err := w.op.Subscribe(ctx, c)
@@ -166,6 +169,7 @@ func stopAndClose(w *world) {
 		}
 	}
 	first, second := receive(sub), receive(sub)
+	w.quiet() // so that a third one is on its way
 	if err := sub.Stop(ctx); err != nil {
 		w.Errorf("stop: %v", err)
 	}
@@ -192,14 +196,14 @@ func stopAndClose(w *world) {
 		w.Fatalf("subscribe again: %v", err)
 	}
 	got := map[string]bool{}
-	for range 2 {
+	for range 3 {
 		d := receive(sub)
 		got[d.ID] = true
 		if err := d.Settler.Ack(ctx, d); err != nil {
 			w.Errorf("ack: %v", err)
 		}
 	}
-	if got[first.ID] || !got[second.ID] {
+	if got[first.ID] || !got[second.ID] || len(got) != 3 {
 		w.Errorf("after Close there came %v, want what was not acknowledged: all but %s", got, first.ID)
 	}
 	w.quiet()

@@ -52,14 +52,25 @@ type ledger struct {
 	ids []string
 }
 
+// newLedger publishes so many messages of each fate.
 func (w *world) newLedger(each int) *ledger {
+	w.Helper()
+	w.ensure(w.consumer(group))
 	l := &ledger{w: w}
-	for i := range each {
+	l.publish(each)
+	return l
+}
+
+func (l *ledger) publish(each int) {
+	l.w.Helper()
+	for range each {
+		number := len(l.ids) / len(fates)
 		for _, f := range fates {
-			l.ids = append(l.ids, fmt.Sprintf("%s-%03d", f.prefix, i))
+			id := fmt.Sprintf("%s-%03d", f.prefix, number)
+			l.ids = append(l.ids, id)
+			l.w.publish(id)
 		}
 	}
-	return l
 }
 
 func (l *ledger) app(concurrency int) app {
@@ -167,7 +178,7 @@ func (l *ledger) audit() {
 // a hand-off and its ack, before the ack of a success, for each of the streams,
 // with other messages in flight. Every id is at its end afterwards.
 func conservationThroughKills(w *world) {
-	l := w.newLedger(pick(w, 3, 12))
+	l := w.newLedger(3)
 	a := l.app(4)
 	kills := []fault{
 		{on: opHandoff, stream: adapters.StreamRetry, skip: 1, do: killBefore()},
@@ -179,8 +190,6 @@ func conservationThroughKills(w *world) {
 		{on: opAck, stream: adapters.StreamRetry, skip: 1, do: killBefore()},
 		{on: opAck, stream: adapters.StreamRetry, do: killAfter()},
 	}
-	w.ensure(w.consumer(group))
-	w.publish(l.ids...)
 	first := a
 	var calls atomic.Int64
 	first.handle = func(c *call) error {
@@ -193,6 +202,7 @@ func conservationThroughKills(w *world) {
 	w.wait("the process is killed in its handler", 1, is(killed), by(p))
 	for _, kill := range kills {
 		w.inject(kill)
+		l.publish(2) // so that the fault has something to hit
 		p := w.start(a)
 		w.wait("the process is killed at its "+kill.String(), 1, is(killed), by(p))
 	}
@@ -216,8 +226,6 @@ func (w *world) closeAll() {
 func conservationThroughRestarts(w *world) {
 	l := w.newLedger(pick(w, 4, 20))
 	a := l.app(4)
-	w.ensure(w.consumer(group))
-	w.publish(l.ids...)
 	for range 6 {
 		p := w.start(a)
 		w.wait("something happens", 5, is(finished), by(p))
@@ -250,8 +258,6 @@ func deathBetweenHandoffAndAck(w *world) {
 // Invariant 2; R5: the broker itself restarts with messages everywhere.
 func brokerRestart(w *world) {
 	l := w.newLedger(3)
-	w.ensure(w.consumer(group))
-	w.publish(l.ids...)
 	p := w.start(l.app(4))
 	w.wait("something happens", 5, is(finished))
 	// The copies of the messages in flight are explained by the restart.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spillway-mq/spillway"
@@ -254,4 +255,26 @@ func failingDelaysNobody(w *world) {
 	if calls := w.count(is(called), ofPrefix("fine")); calls != n {
 		w.Errorf("healthy messages were handled %d times, want each once: %d", calls, n)
 	}
+}
+
+// Invariants 1 and 6; R20: a hand-off that the broker does not answer blocks its
+// own slot and no other one.
+func slowHandoff(w *world) {
+	release := make(chan struct{})
+	open := sync.OnceFunc(func() { close(release) })
+	defer open()
+	w.inject(fault{on: opHandoff, id: "dead", do: heldUntil(release)})
+	w.start(app{handle: failFirst, config: func(c *spillway.Config) { c.Concurrency = 2 }})
+	w.publish("dead")
+	w.wait("the handler has failed", 1, is(finished), of("dead"))
+	n := 20
+	w.publish(ids("fine", n)...)
+	w.publish("retry")
+	w.wait("messages on the other slot", n+1, ended(middleware.OutcomeProcessed))
+	if w.count(is(acked), of("dead")) != 0 {
+		w.Errorf("the message was acknowledged before its hand-off was answered")
+	}
+	open()
+	w.wait("dead letter", 1, ended(middleware.OutcomeDeadLettered), of("dead"))
+	w.only(adapters.StreamDeadLetter, "dead")
 }

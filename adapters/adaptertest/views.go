@@ -174,8 +174,6 @@ func oneOutcome(w *world) {
 	n := pick(w, 5, 20)
 	l := w.newLedger(n)
 	a := l.app(4)
-	w.ensure(w.consumer(group))
-	w.publish(l.ids...)
 	p := w.start(a)
 	l.wait()
 	p.close()

@@ -29,6 +29,9 @@ const group = "billing"
 // closeLimit is what "bounded" means for Close, above CloseGrace.
 const closeLimit = 10 * time.Second
 
+// maxEvents is more than any subtest needs.
+const maxEvents = 100_000
+
 // world is what one subtest plays in: a broker, processes on it, a script of
 // faults, and a log.
 type world struct {
@@ -263,6 +266,9 @@ func (w *world) wait(what string, n int, ms ...match) []event {
 		w.mu.Unlock()
 		if len(found) >= n {
 			return found
+		}
+		if seen > maxEvents {
+			w.Fatalf("%s: happened %d times, want %d, among %d events: something goes round in circles", what, len(found), n, seen)
 		}
 		select {
 		case <-changed:

@@ -96,11 +96,10 @@ func TestRecordsAreUnchanged(t *testing.T) {
 			d := receive(t, sub)
 			check := func(where string, r adapters.Record) {
 				t.Helper()
-				if diff := cmp.Diff(want, r, cmpopts.IgnoreFields(adapters.Record{}, "Position", "Payload")); diff != "" {
+				// Byte by byte, cmp takes a minute for 1 MiB under the race detector.
+				whole := cmp.Comparer(func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) })
+				if diff := cmp.Diff(want, r, whole, cmpopts.IgnoreFields(adapters.Record{}, "Position")); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", where, diff)
-				}
-				if !bytes.Equal(r.Payload, payload) || (r.Payload == nil) != (payload == nil) {
-					t.Errorf("%s: the payload has changed", where)
 				}
 			}
 			check("main", d.Record)

@@ -1,0 +1,150 @@
+package spillway_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/spillway-mq/spillway"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/middleware"
+	"github.com/spillway-mq/spillway/policy"
+)
+
+// A handler whose failures nobody handles would see a failing message again at
+// once, for ever.
+func TestSubscribingWithoutTheChainIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t, spillway.Config{})
+	s.consume(func(*message.Message) error { return nil })
+	err := s.refused()
+	if err == nil {
+		t.Fatal("it was not refused")
+	}
+	wantContains(t, err.Error(), "Install", topic)
+}
+
+// Two handlers of one consumer would get half of the messages each, and either
+// of them the retries of both: the second would process what the first failed.
+func TestHandlersThatShareAConsumerAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t, spillway.Config{})
+	s.sw.Install(s.router)
+	s.consume(func(*message.Message) error { return nil })
+	s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
+	err := s.refused()
+	if err == nil {
+		t.Fatal("it was not refused")
+	}
+	wantContains(t, err.Error(), `"audit"`, `"charge"`, topic, group, "SubscriberFor")
+}
+
+func TestHandlersOfOtherGroupsAndTopicsAreNotRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.consume(func(*message.Message) error { return nil })
+		nothing := func(*message.Message) error { return nil }
+		s.router.AddConsumerHandler("audit", topic, s.sw.SubscriberFor("audit"), nothing)
+		s.router.AddConsumerHandler("refund", "refunds", s.sw.Subscriber(), nothing)
+		s.start()
+		s.publish("x")
+		after(0)
+		s.stop()
+		s.wantOutcomes(middleware.OutcomeProcessed, middleware.OutcomeProcessed)
+	})
+}
+
+func TestHandlerAddedLaterThatSharesAConsumerIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t, spillway.Config{})
+	var err error
+	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.sw.Install(s.router)
+	s.consume(func(*message.Message) error { return nil })
+	s.start()
+	s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
+	err = s.router.RunHandlers(t.Context())
+	if err == nil {
+		t.Fatal("it was not refused")
+	}
+	wantContains(t, err.Error(), `"audit"`, `"charge"`)
+	if err := s.router.Close(); err == nil {
+		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
+	}
+	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a decorator outside of ours refuses is no failure of its handler, only
+// a Nack that nobody explains.
+func TestPublisherDecoratorBeforeInstallIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t, spillway.Config{})
+	s.router.AddPublisherDecorators(middleware.StripControlCharacters(middleware.StripConfig{Action: middleware.StripRefuse}))
+	s.sw.Install(s.router)
+	s.consume(func(*message.Message) error { return nil })
+	err := s.refused()
+	if err == nil {
+		t.Fatal("it was not refused")
+	}
+	wantContains(t, err.Error(), "Install first", "publisher decorator")
+}
+
+func TestPolicyOfAHandlerThatIsNotThereIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{HandlerPolicies: map[string]policy.Policy{
+			"chagre": {MaxAge: time.Hour}, "charge": {MaxAge: time.Hour},
+		}})
+		s.consume(func(*message.Message) error { return nil })
+		s.start()
+		s.stop()
+		logged := s.logs.String()
+		wantContains(t, logged, "handler=chagre")
+		if strings.Contains(logged, "HandlerPolicies names a handler that the Router does not have\" handler=charge") {
+			t.Errorf("the handler that is there is reported too: %s", logged)
+		}
+	})
+}
+
+func TestUselessRulesAndPoliciesAreRefused(t *testing.T) {
+	t.Parallel()
+	_, err := spillway.Open(t.Context(), "memory://", spillway.Config{
+		Rules:           []failure.Rule{{Name: "mine"}},
+		HandlerPolicies: map[string]policy.Policy{"": {}},
+	})
+	if err == nil {
+		t.Fatal("it was not refused")
+	}
+	wantContains(t, err.Error(), `Rules[0] ("mine") has no Match`, "HandlerPolicies has a handler without a name")
+}
+
+func TestOpenWithoutURLOrOpenerSaysSo(t *testing.T) {
+	t.Parallel()
+	_, err := spillway.Open(t.Context(), "", spillway.Config{})
+	if err == nil || !strings.Contains(err.Error(), "URL is empty") {
+		t.Errorf("without a URL: %v", err)
+	}
+	_, err = spillway.Open(t.Context(), "memory://", spillway.Config{})
+	if err == nil || !strings.Contains(err.Error(), "no opener was given") {
+		t.Errorf("without an opener: %v", err)
+	}
+}
+
+func TestNamesWithBracesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t, spillway.Config{})
+	s.sw.Install(s.router)
+	_, err := s.sw.SubscriberFor("a/{topic}").Subscribe(t.Context(), "orders\n")
+	if err == nil {
+		t.Fatal("it was not refused")
+	}
+	wantContains(t, err.Error(), `"a/{topic}"`, `"orders\n"`)
+	if err := s.sw.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
