@@ -7,6 +7,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 20s
 
+# The brokers that `make test` needs; each is a file in scripts/brokers.d. With
+# none, tests that need one skip: make test BROKERS=
+BROKERS ?= rabbitmq
+
 # Flags for go test beyond ours: make test TESTFLAGS='-run TestClose -v'
 TESTFLAGS ?=
 
@@ -14,6 +18,7 @@ TESTFLAGS ?=
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 MODULES := $(shell find . -name '.?*' -prune -o -name testdata -prune -o -name go.mod -print | sort | xargs -n 1 dirname)
+SCRIPTS := .ci/run $(shell find scripts -type f)
 GOFILES = $(shell find . -name '.?*' -prune -o -name testdata -prune -o -name '*.go' -print)
 
 # each runs a command in every module, also after a failure, and fails if one did.
@@ -30,14 +35,22 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: brokers ## run every test, shuffled and under the race detector
+test: ## run every test, shuffled and under the race detector, with the brokers
 	@$(if $(RACE),:,echo "NOTE: no C compiler found; running without the race detector" >&2)
+	@scripts/brokers run $(BROKERS) -- $(MAKE) --no-print-directory test-modules
+
+# What test runs once the brokers are up.
+.PHONY: test-modules
+test-modules:
 	$(call each,go test $(RACE) -shuffle=on $(TESTFLAGS) ./...)
 
-# The one place that starts what the tests need. The embedded broker needs
-# nothing; real ones are started here, with scripts/brokers.
 .PHONY: brokers
-brokers:
+brokers: ## start the brokers and leave them running; scripts/brokers does more
+	@scripts/brokers up $(BROKERS)
+
+.PHONY: check-brokers
+check-brokers: ## test scripts/brokers itself: starts, crashes, clones
+	@scripts/check-brokers $(BROKERS)
 
 .PHONY: bench
 bench: ## measure the chain and print a table
@@ -52,7 +65,7 @@ fmt: ## format the Go files
 	@gofmt -s -w $(GOFILES)
 
 .PHONY: lint
-lint: lint-fmt lint-tidy lint-vet lint-staticcheck lint-arch ## run all linters
+lint: lint-fmt lint-tidy lint-vet lint-staticcheck lint-arch lint-shell ## run all linters
 
 .PHONY: lint-fmt
 lint-fmt: ## is every file formatted?
@@ -76,3 +89,13 @@ lint-staticcheck: ## staticcheck
 lint-arch: ## allowed imports; no unfinished marks or paths of a machine in any file
 	@echo "--- internal/archtest"
 	@go test -count=1 ./internal/archtest
+
+# ShellCheck is a package of the system, not of Go: where it is missing, bash
+# still reads the scripts for syntax.
+.PHONY: lint-shell
+lint-shell: ## shellcheck, if there is one
+	@if command -v shellcheck >/dev/null; then \
+		echo "--- shellcheck"; shellcheck -x $(SCRIPTS); \
+	else \
+		echo "--- bash -n (no shellcheck found)"; for script in $(SCRIPTS); do bash -n "$$script" || exit 1; done; \
+	fi

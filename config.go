@@ -36,7 +36,8 @@ type Config struct {
 	Rules []failure.Rule
 
 	// Concurrency is how many messages of one subscription are handled at a
-	// time. The default, 1, keeps the order of first attempts.
+	// time. The default, 1, keeps the order of first attempts. At most
+	// [MaxConcurrency].
 	Concurrency int
 	// Retry says where messages wait for their next attempt; the default is a
 	// retry stream. adapters.RetryInPlace is refused by brokers without it.
@@ -85,19 +86,23 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// MaxConcurrency is the highest Config.Concurrency: each costs a goroutine, and
+// what brokers can be told to send ahead has 16 bits.
+const MaxConcurrency = 65_535
+
 // validate reports every problem at once.
 func (c Config) validate() error {
 	var errs []error
-	if c.Concurrency < 1 {
-		errs = append(errs, fmt.Errorf("Concurrency must be at least 1, is %d", c.Concurrency))
+	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
+		errs = append(errs, fmt.Errorf("config.Concurrency must be between 1 and %d, is %d", MaxConcurrency, c.Concurrency))
 	}
 	if c.CloseGrace < 0 {
-		errs = append(errs, fmt.Errorf("CloseGrace must not be negative, is %s", c.CloseGrace))
+		errs = append(errs, fmt.Errorf("config.CloseGrace must not be negative, is %s", c.CloseGrace))
 	}
 	switch c.Retry {
 	case adapters.RetryTopic, adapters.RetryInPlace:
 	default:
-		errs = append(errs, fmt.Errorf("Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
+		errs = append(errs, fmt.Errorf("config.Retry must be empty or %q, is %q", adapters.RetryInPlace, c.Retry))
 	}
 	errs = append(errs, c.Names.Validate())
 	return errors.Join(errs...)

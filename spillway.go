@@ -23,11 +23,15 @@ type Spillway struct {
 	broker     adapters.Broker
 	chain      *middleware.Chain
 	lastResort *poison.LastResort
+	redactor   *poison.Redactor
 	names      adapters.NameRegistry
 
 	mu          sync.Mutex
 	subscribers []*subscriber
 	closed      bool
+
+	done     chan struct{} // closed at the end of Close
+	closeErr error
 }
 
 // Open connects to the broker that rawURL names, through the opener that serves
@@ -50,15 +54,14 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 	if err != nil {
 		return nil, err
 	}
-
-	s := &Spillway{cfg: cfg}
+	s := &Spillway{cfg: cfg, redactor: redactor, done: make(chan struct{})}
 	if cfg.LastResort != "" {
 		if s.lastResort, err = poison.OpenLastResort(cfg.LastResort); err != nil {
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
 	}
 	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger}); err != nil {
-		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", u.Redacted(), err), s.closeLastResort())
+		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", redactor.URL(u), redact(redactor, err)), s.closeLastResort())
 	}
 	if caps := s.broker.Capabilities(); cfg.Retry == adapters.RetryInPlace && !caps.InPlaceRetry {
 		err := fmt.Errorf("spillway: configuration: Retry is %q: %s: %w", cfg.Retry, caps.Broker, adapters.ErrUnsupported)
@@ -81,6 +84,9 @@ func find(rawURL string, openers []adapters.Opener) (adapters.Opener, *url.URL, 
 			err = parseErr.Err
 		}
 		return adapters.Opener{}, nil, fmt.Errorf("spillway: the broker URL cannot be parsed (a password in it may need percent-encoding): %w", withoutQuotes(err))
+	}
+	if u.Opaque != "" {
+		return adapters.Opener{}, nil, errors.New("spillway: the broker URL lacks the // after its scheme")
 	}
 	var known []string
 	for _, o := range openers {
@@ -132,31 +138,45 @@ func (s *Spillway) SubscriberFor(group string) message.Subscriber {
 
 // Publisher publishes to the broker. It keeps Spillway's own metadata out of
 // messages. Its Close does nothing: only Spillway.Close closes connections.
-func (s *Spillway) Publisher() message.Publisher { return publisher{s.broker.Publisher()} }
+func (s *Spillway) Publisher() message.Publisher { return publisher{s.broker.Publisher(), s.redactor} }
 
-type publisher struct{ inner message.Publisher }
+type publisher struct {
+	inner    message.Publisher
+	redactor *poison.Redactor
+}
 
 func (p publisher) Publish(topic string, msgs ...*message.Message) error {
-	return p.inner.Publish(topic, middleware.WithoutState(msgs)...)
+	return redact(p.redactor, p.inner.Publish(topic, middleware.WithoutState(msgs)...))
 }
 
 func (publisher) Close() error { return nil }
 
 // Close closes what is still open, after waiting up to Config.CloseGrace for
 // running handlers and hand-offs, and then the broker. Call it after
-// router.Run has returned. It is idempotent.
+// router.Run has returned. It is idempotent, and every call waits.
 func (s *Spillway) Close(ctx context.Context) error {
 	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
 	subs := s.subscribers
-	s.subscribers, s.closed = nil, true
 	s.mu.Unlock()
-
-	var errs []error
-	for _, sub := range subs {
-		errs = append(errs, sub.Close())
+	if first {
+		s.closeErr = s.close(ctx, subs)
+		close(s.done)
 	}
+	<-s.done
+	return s.closeErr
+}
+
+func (s *Spillway) close(ctx context.Context, subs []*subscriber) error {
+	errs := make([]error, len(subs))
+	var wg sync.WaitGroup
+	for i, sub := range subs {
+		wg.Go(func() { errs[i] = sub.Close() })
+	}
+	wg.Wait()
 	if err := s.broker.Close(ctx); err != nil && !errors.Is(err, adapters.ErrClosed) {
-		errs = append(errs, fmt.Errorf("spillway: close broker: %w", err))
+		errs = append(errs, fmt.Errorf("spillway: close broker: %w", redact(s.redactor, err)))
 	}
 	return errors.Join(append(errs, s.closeLastResort())...)
 }

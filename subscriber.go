@@ -46,7 +46,7 @@ func (s *subscriber) SubscribeInitialize(topic string) error {
 		err = s.sw.broker.Ensure(context.Background(), c)
 	}
 	if err != nil {
-		return fmt.Errorf("spillway: declare the streams of topic %q: %w", topic, err)
+		return fmt.Errorf("spillway: declare the streams of topic %q: %w", topic, redact(s.sw.redactor, err))
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (s *subscriber) SubscribeInitialize(topic string) error {
 func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	sub, err := s.subscribe(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("spillway: subscribe to %q: %w", topic, err)
+		return nil, fmt.Errorf("spillway: subscribe to %q: %w", topic, redact(s.sw.redactor, err))
 	}
 	return sub.out, nil
 }
@@ -72,7 +72,7 @@ func (s *subscriber) subscribe(ctx context.Context, topic string) (*subscription
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, in, c, s.sw.cfg)
+	sub := newSubscription(ctx, in, c, s.sw)
 	s.mu.Lock()
 	closed := s.closed || s.sw.isClosed()
 	if !closed {
@@ -111,16 +111,18 @@ func (s *Spillway) isClosed() bool {
 // subscription turns one adapters.Subscription into a channel of messages. Each
 // of its workers has one message out at a time.
 type subscription struct {
+	sw     *Spillway
 	in     adapters.Subscription
 	out    chan *message.Message
-	cfg    Config
 	cons   adapters.Consumer
 	base   context.Context // of the messages
 	cancel context.CancelFunc
+	ctx    context.Context    // whoever subscribed; its end closes the subscription
 	settle context.Context    // not ended by shutdown, but after it
 	giveUp context.CancelFunc // ends settle
 
 	closing chan struct{} // hand out nothing more
+	stopped chan struct{} // the broker delivers nothing more
 	forced  chan struct{} // give back what is still out
 	workers sync.WaitGroup
 	once    sync.Once
@@ -128,12 +130,14 @@ type subscription struct {
 	err     error
 }
 
-func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, cfg Config) *subscription {
+func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, sw *Spillway) *subscription {
 	s := &subscription{
-		in: in, out: make(chan *message.Message), cfg: cfg, cons: c,
-		closing: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
+		sw: sw, in: in, out: make(chan *message.Message), cons: c, ctx: ctx,
+		closing: make(chan struct{}), stopped: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
 	}
-	s.base, s.cancel = context.WithCancel(ctx)
+	// The end of ctx must not reach the messages before closing is closed:
+	// handlers would give back messages that would be handed out again.
+	s.base, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.settle, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	for range c.Concurrency + 1 { // one more for the suspect stream
 		s.workers.Go(s.work)
@@ -155,13 +159,18 @@ func (s *subscription) run() {
 	go func() { s.workers.Wait(); close(workersDone) }()
 
 	select {
-	case <-workersDone: // the broker ended the subscription
-	case <-s.base.Done():
+	case <-workersDone:
+		s.sw.cfg.Logger.Error("the broker ended the subscription, its messages are not consumed any more",
+			"topic", s.cons.Topic, "group", s.cons.Group)
+	case <-s.ctx.Done():
+	case <-s.closing:
 	}
 	s.stopHandingOut()
+	s.cancel()
 	s.keep(s.bounded(s.in.Stop))
-	if !finishedWithin(workersDone, s.cfg.CloseGrace) {
-		s.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
+	close(s.stopped)
+	if !finishedWithin(workersDone, s.sw.cfg.CloseGrace) {
+		s.sw.cfg.Logger.Warn("handlers still run at the end of CloseGrace, their messages go back to the broker",
 			"topic", s.cons.Topic, "group", s.cons.Group)
 		close(s.forced)
 		if !finishedWithin(workersDone, settleGrace) {
@@ -183,7 +192,7 @@ func (s *subscription) bounded(call func(context.Context) error) error {
 
 func (s *subscription) keep(err error) {
 	if err != nil && !errors.Is(err, adapters.ErrClosed) {
-		s.err = errors.Join(s.err, fmt.Errorf("spillway: close the subscription of %q: %w", s.cons.Topic, err))
+		s.err = errors.Join(s.err, fmt.Errorf("spillway: close the subscription of %q: %w", s.cons.Topic, redact(s.sw.redactor, err)))
 	}
 }
 
@@ -202,23 +211,37 @@ func (s *subscription) stopHandingOut() { s.once.Do(func() { close(s.closing) })
 
 func (s *subscription) close() error {
 	s.stopHandingOut()
-	s.cancel()
 	<-s.done
 	return s.err
 }
 
+// work leaves what it has not begun to the broker, which takes it back uncounted.
 func (s *subscription) work() {
-	for d := range s.in.Deliveries() {
-		s.deliver(d)
+	for !s.ending() {
+		select {
+		case d, open := <-s.in.Deliveries():
+			if !open {
+				return
+			}
+			s.deliver(d)
+		case <-s.closing:
+		}
+	}
+}
+
+func (s *subscription) ending() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
 	}
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	select {
-	case <-s.closing:
+	if s.ending() {
 		s.giveBack(d)
 		return
-	default:
 	}
 	d.State = trusted(d)
 	ctx, cancel := context.WithCancel(s.base)
@@ -232,22 +255,41 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 	}
 	select {
 	case <-msg.Acked():
-		if err := d.Settler.Ack(s.settle, d); err != nil {
-			s.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
-				"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
-		}
+		s.ack(d)
 	case <-msg.Nacked():
 		s.giveBack(d)
 	case <-s.forced:
-		msg.Nack()
-		s.giveBack(d)
+		if msg.Nack() {
+			s.giveBack(d)
+		} else { // acknowledged at the same moment
+			s.ack(d)
+		}
+	}
+}
+
+func (s *subscription) ack(d *adapters.Delivery) {
+	s.awaitStop()
+	if err := d.Settler.Ack(s.settle, d); err != nil {
+		s.sw.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
+			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
+	}
+}
+
+// awaitStop keeps a settlement back, while closing, until the broker delivers
+// nothing more. Otherwise what goes back would come again at once, and what has
+// its place instead would come only to go back; each time is counted, and makes
+// suspects of healthy messages.
+func (s *subscription) awaitStop() {
+	if s.ending() {
+		<-s.stopped
 	}
 }
 
 func (s *subscription) giveBack(d *adapters.Delivery) {
+	s.awaitStop()
 	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
-		s.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
-			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", err)
+		s.sw.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
+			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
 	}
 }
 

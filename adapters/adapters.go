@@ -153,7 +153,8 @@ type Subscription interface {
 
 	// Stop ends the deliveries: after it returns, none is sent any more, and
 	// those that were on their way are back with the broker, uncounted where
-	// the broker allows it. Deliveries already received can still be settled.
+	// the broker allows it. Nobody need be receiving while it runs. Deliveries
+	// already received can still be settled.
 	Stop(ctx context.Context) error
 
 	// Close stops, and gives back to the broker whatever is unsettled.

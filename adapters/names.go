@@ -92,6 +92,7 @@ func cutLast(s, sep string) (before, after string) {
 type NameRegistry struct {
 	mu     sync.Mutex
 	owners map[string]owner
+	topics map[string]string // main streams, with a group that reads them
 }
 
 type owner struct {
@@ -105,14 +106,25 @@ func (r *NameRegistry) Claim(n Names, c Consumer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.owners == nil {
-		r.owners = map[string]owner{}
+		r.owners, r.topics = map[string]owner{}, map[string]string{}
 	}
+	// Dead letter streams may have consumers of their own; nobody else may read
+	// what comes back to a consumer.
+	if have, ok := r.owners[c.Topic]; ok && have.stream != StreamDeadLetter {
+		return fmt.Errorf("names: topic %q of group %q is the %s stream of group %q on topic %q: change a group, or the templates",
+			c.Topic, c.Group, have.stream, have.group, have.topic)
+	}
+	r.topics[c.Topic] = c.Group
 	for _, s := range []Stream{StreamRetry, StreamParking, StreamDeadLetter, StreamSuspect} {
 		name := n.Of(s, c)
 		want := owner{c.Topic, c.Group, s}
 		if have, ok := r.owners[name]; ok && have != want {
 			return fmt.Errorf("names: stream %q would be both the %s stream of group %q on topic %q and the %s stream of group %q on topic %q: change a group, or the templates",
 				name, have.stream, have.group, have.topic, s, c.Group, c.Topic)
+		}
+		if group, ok := r.topics[name]; ok && s != StreamDeadLetter {
+			return fmt.Errorf("names: stream %q would be both the %s stream of group %q on topic %q and the topic of group %q: change a group, or the templates",
+				name, s, c.Group, c.Topic, group)
 		}
 		r.owners[name] = want
 	}

@@ -173,6 +173,12 @@ var builtin = []BuiltinRule{
 		Nature:     NatureTransient, Class: ClassDependencyUnavailable,
 	},
 	{
+		Name:       "circuit breaker",
+		Recognises: "the errors of gobreaker, and so of Watermill's CircuitBreaker, by their whole text: \"circuit breaker is open\" and \"too many requests\"",
+		Codes:      []Code{"gobreaker:ErrOpenState", "gobreaker:ErrTooManyRequests"},
+		Nature:     NatureTransient, Class: ClassDependencyUnavailable,
+	},
+	{
 		Name:       "context",
 		Recognises: "`context.DeadlineExceeded`; `context.Canceled` if it is not the shutdown of the consumer",
 		Codes:      []Code{"context:DeadlineExceeded", "context:Canceled"},

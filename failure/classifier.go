@@ -85,7 +85,7 @@ func (w *walk) classify(err error, ruled, said Failure) verdict {
 		} else {
 			found.look(err)
 		}
-		err, branches = inside(err)
+		branches, err = inside(err)
 	}
 	ruled.fill(here.ruled)
 	said.fill(here.said)
@@ -171,7 +171,7 @@ func (f *Failure) fill(g Failure) {
 }
 
 // inside is unwrap, except that a panic is opaque.
-func inside(err error) (next error, branches []error) {
+func inside(err error) (branches []error, next error) {
 	if _, ok := err.(*PanicError); ok {
 		return nil, nil
 	}
@@ -180,17 +180,17 @@ func inside(err error) (next error, branches []error) {
 
 // unwrap returns what err wraps: one error, or the branches of a join, of which
 // there are at least two.
-func unwrap(err error) (next error, branches []error) {
+func unwrap(err error) (branches []error, next error) {
 	defer func() {
 		if recover() != nil {
-			next, branches = nil, nil
+			branches, next = nil, nil
 		}
 	}()
 	switch e := err.(type) {
 	case interface{ WrappedErrors() []error }: // before Unwrap, which lists the same errors as a chain
 		branches = e.WrappedErrors()
 	case interface{ Unwrap() error }:
-		return e.Unwrap(), nil
+		return nil, e.Unwrap()
 	case interface{ Unwrap() []error }:
 		branches = e.Unwrap()
 	default:
@@ -204,15 +204,15 @@ func unwrap(err error) (next error, branches []error) {
 	case 0:
 		return nil, nil
 	case 1:
-		return branches[0], nil
+		return nil, branches[0]
 	}
-	return nil, branches
+	return branches, nil
 }
 
 // firstJoin returns the branches of the outermost join in err.
 func firstJoin(err error) (branches []error) {
 	for range maxShared {
-		if err, branches = inside(err); err == nil {
+		if branches, err = inside(err); err == nil {
 			break
 		}
 	}
@@ -226,7 +226,7 @@ func largerThan(n int, err error) bool {
 		if len(todo) > n {
 			return true
 		}
-		next, branches := unwrap(todo[len(todo)-1])
+		branches, next := unwrap(todo[len(todo)-1])
 		todo = todo[:len(todo)-1]
 		if next != nil {
 			todo = append(todo, next)

@@ -87,6 +87,8 @@ type Chain struct {
 	caps     adapters.Capabilities
 	policies map[string]policy.Policy
 	fallback policy.Policy
+
+	decorated atomic.Bool // some publisher has our decorator
 }
 
 // Validate names every problem of the policies at once.
@@ -109,6 +111,7 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Hooks = cfg.Hooks.guarded(cfg.Logger, cfg.Evidence)
 	c := &Chain{cfg: cfg, caps: cfg.Broker.Capabilities(), fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
@@ -138,12 +141,20 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		if err != nil {
 			return nil, a.fail(err)
 		}
-		if len(outputs) > 0 {
+		if len(outputs) > 0 && !closed(msg.Nacked()) {
 			a.await(outputs)
 			return outputs, nil
 		}
 		return nil, a.succeed()
 	}
+}
+
+// checkOutputs refuses what makes Watermill's Router panic after the chain.
+func checkOutputs(outputs []*message.Message) error {
+	if i := slices.Index(outputs, nil); i >= 0 {
+		return fmt.Errorf("handler returned outputs that cannot be published: output %d of %d is nil", i+1, len(outputs))
+	}
+	return nil
 }
 
 // foreign reports a delivery that a context has inherited from another message:
@@ -158,6 +169,7 @@ func foreign(ctx context.Context, d *adapters.Delivery) bool {
 // handler. It also keeps Spillway's own metadata out of outputs. It belongs
 // outermost.
 func (c *Chain) PublisherDecorator(pub message.Publisher) (message.Publisher, error) {
+	c.decorated.Store(true)
 	return &outputPublisher{pub}, nil
 }
 
@@ -190,6 +202,12 @@ func (a *attempt) info() MessageInfo {
 func (a *attempt) beforeHandler() (handled bool, err error) {
 	d := a.delivery
 	switch {
+	case closed(a.msg.Nacked()):
+		return true, a.returned()
+	case a.ctx.Err() != nil:
+		// Watermill's Router holds back what arrives while it closes, and calls
+		// the handler after all.
+		return true, a.giveBack()
 	case d.Undecodable != nil:
 		return true, a.decide(failure.Failure{Nature: failure.NaturePermanent, Class: failure.ClassUndecodable, Err: d.Undecodable})
 	case d.State.DueAt.Sub(a.start) > earlyTolerance && d.State.Hops < maxHops:
@@ -221,18 +239,25 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 			hook(a.ctx, AttemptInfo{MessageInfo: a.info(), Duration: time.Since(a.start), Err: err})
 		}
 		if !returned && err == errGoexit {
-			// The goroutine is ending and the Router will settle nothing.
-			if a.fail(err) == nil {
-				a.msg.Ack()
-			} else {
-				a.msg.Nack()
-			}
+			a.settle(a.fail(err))
 		}
 	}()
 	outputs, err = next(a.msg)
+	if err == nil {
+		err = checkOutputs(outputs)
+	}
+	err = withoutStack(err) // calls methods of err, which may panic like the handler
 	returned = true
-	err = withoutStack(err)
 	return outputs, err
+}
+
+// settle settles the message of a goroutine that is ending: the Router will not.
+func (a *attempt) settle(err error) {
+	if err == nil {
+		a.msg.Ack()
+	} else {
+		a.msg.Nack()
+	}
 }
 
 var errGoexit = errors.New("handler ended its goroutine with runtime.Goexit")
@@ -374,7 +399,9 @@ func (a *attempt) base() envelope.State {
 	st.Handler = a.handler
 	st.ConsumerVersion = a.chain.cfg.ConsumerVersion
 	if st.Source.Topic == "" {
-		st.Source = d.Record.Position
+		if d.Stream == adapters.StreamMain {
+			st.Source = d.Record.Position
+		}
 		st.Source.Topic = d.Consumer.Topic
 	}
 	if st.DeadLetterID == "" && d.ID == "" && st.Source.Offset == nil {
@@ -424,19 +451,24 @@ func orTime(t, otherwise time.Time) time.Time {
 // published.
 type pending struct {
 	attempt
-	done   atomic.Bool
-	cancel func() bool
+	outputs []*message.Message // contexts are inherited, pointers are not
+	done    atomic.Bool
+	cancel  func() bool
 }
 
 type pendingKey struct{}
 
 // await hands the attempt to the publisher decorator, in the outputs' contexts.
 func (a *attempt) await(outputs []*message.Message) {
-	p := &pending{attempt: *a}
+	p := &pending{attempt: *a, outputs: slices.Clone(outputs)}
 	for _, out := range outputs {
-		if out != nil {
-			out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
-		}
+		out.SetContext(context.WithValue(out.Context(), pendingKey{}, p))
+	}
+	if closed(p.msg.Acked()) && p.chain.decorated.Load() {
+		// The handler settled the message itself, so that its settlement says
+		// nothing about the outputs: the decorator will.
+		p.cancel = func() bool { return true }
+		return
 	}
 	// Without the decorator, or with one outside it that publishes nothing, the
 	// Router settles the message without asking us. Its context ends then.
@@ -462,7 +494,9 @@ type outputPublisher struct{ inner message.Publisher }
 func (o *outputPublisher) Publish(topic string, msgs ...*message.Message) error {
 	var p *pending
 	for _, msg := range msgs {
-		if p, _ = msg.Context().Value(pendingKey{}).(*pending); p != nil {
+		q, _ := msg.Context().Value(pendingKey{}).(*pending)
+		if q != nil && slices.Contains(q.outputs, msg) {
+			p = q
 			break
 		}
 	}
@@ -481,14 +515,23 @@ func (o *outputPublisher) publish(topic string, p *pending, msgs []*message.Mess
 	if o.inner == nil {
 		return message.ErrOutputInNoPublisherHandler
 	}
-	if p != nil {
-		defer func() {
-			if value := recover(); value != nil {
-				err = p.recovered(value)
-			}
-		}()
+	if p == nil {
+		return o.inner.Publish(topic, msgs...)
 	}
-	return o.inner.Publish(topic, msgs...)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		err = p.recovered(recover())
+		if err == errGoexit && p.claim() {
+			p.cancel()
+			p.settle(p.fail(err))
+		}
+	}()
+	err = o.inner.Publish(topic, msgs...)
+	returned = true
+	return err
 }
 
 func (o *outputPublisher) Close() error {

@@ -12,12 +12,12 @@ import (
 
 // forbidden are Watermill's own middlewares that turn a failure into a success,
 // or change when it is seen, before the chain can decide.
-var forbidden = []struct{ function, why string }{
-	{"middleware.Retry.Middleware", "it retries in place and blocks everything behind; set Config.Policy instead"},
-	{"middleware.poisonQueue.Middleware", "it turns failures into successes; Spillway dead-letters with evidence"},
-	{"middleware.IgnoreErrors.Middleware", "it turns failures into successes; return nil from the handler instead"},
-	{"middleware.InstantAck", "it acknowledges before the message is safe"},
-	{"middleware.(*DelayOnError).Middleware", "it writes delays into the message's metadata; set Config.Policy instead"},
+var forbidden = []struct{ function, name, why string }{
+	{"middleware.Retry.Middleware", "Retry", "it retries in place and blocks everything behind; remove it and set Config.Policy"},
+	{"middleware.poisonQueue.Middleware", "PoisonQueue", "it turns failures into successes; remove it, Spillway dead-letters with evidence"},
+	{"middleware.IgnoreErrors.Middleware", "IgnoreErrors", "it turns failures into successes; remove it and return nil from the handler"},
+	{"middleware.InstantAck", "InstantAck", "it acknowledges before the message is safe; remove it and set Config.Concurrency"},
+	{"middleware.(*DelayOnError).Middleware", "DelayOnError", "it writes delays into the message's metadata; remove it and set Config.Policy"},
 }
 
 const watermillMiddleware = "github.com/ThreeDotsLabs/watermill/message/router/"
@@ -27,17 +27,21 @@ const watermillMiddleware = "github.com/ThreeDotsLabs/watermill/message/router/"
 // middleware wrapped in a function of the user's own cannot. Nil if all is well.
 func Forbidden(r *message.Router) error {
 	var errs []error
+	chains := 0
 	for i, m := range installed(r) {
 		name := strings.TrimSuffix(m, "-fm")
 		if isChain(name) {
-			if i > 0 {
-				errs = append(errs, errors.New("spillway: Install must be called before any other middleware is added to the router: the chain must be outermost"))
+			switch chains++; {
+			case chains == 2:
+				errs = append(errs, errors.New("spillway: the chain is installed twice: call Install once for each router, and not beside Middleware"))
+			case chains == 1 && i > 0:
+				errs = append(errs, errors.New("spillway: call Install first, before any other middleware is added to the router: the chain must be outermost"))
 			}
 			continue
 		}
 		for _, f := range forbidden {
 			if name == watermillMiddleware+f.function {
-				errs = append(errs, fmt.Errorf("spillway: %s cannot stand beside Spillway: %s", f.function, f.why))
+				errs = append(errs, fmt.Errorf("spillway: Watermill's middleware %s cannot stand beside Spillway: %s", f.name, f.why))
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/adapters"
@@ -20,12 +22,13 @@ import (
 // the source may be acknowledged.
 func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) error {
 	c := a.chain
-	pairs, _ := st.Pairs(c.caps.MaxMetadataBytes) // what still does not fit, the broker says
-	h := adapters.Handoff{Consumer: a.delivery.Consumer, Stream: to, Record: a.delivery.Record, State: pairs, Due: st.DueAt}
+	h := adapters.Handoff{Consumer: a.delivery.Consumer, Stream: to, Record: a.delivery.Record, Due: st.DueAt}
 	if to == adapters.StreamDeadLetter {
 		h.DropHeaders = st.DroppedHeaders
 		h.Due = time.Time{}
 	}
+	budget := c.budget(h)
+	h.State, _ = st.Pairs(budget) // what still does not fit, the broker says
 
 	ctx, stop := a.handoffContext()
 	defer stop()
@@ -45,7 +48,7 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 			return a.returned()
 		case errors.Is(err, adapters.ErrTooLarge) && !trimmed:
 			trimmed = true
-			h.State, _ = st.Trimmed().Pairs(c.caps.MaxMetadataBytes)
+			h.State, _ = st.Trimmed().Pairs(budget)
 			pause = 0
 		case isFinal(err):
 			if c.cfg.LastResort != nil {
@@ -67,6 +70,22 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 	}
 }
 
+// budget is what the headers of the user leave of the broker's limit; zero
+// without a limit.
+func (c *Chain) budget(h adapters.Handoff) int {
+	if c.caps.MaxMetadataBytes <= 0 {
+		return 0
+	}
+	left := c.caps.MaxMetadataBytes
+	for _, header := range h.Record.Headers {
+		dropped := func(name string) bool { return strings.EqualFold(name, header.Key) }
+		if !envelope.IsOwn(header.Key) && !slices.ContainsFunc(h.DropHeaders, dropped) {
+			left -= len(header.Key) + len(header.Value)
+		}
+	}
+	return max(left, 1)
+}
+
 func isFinal(err error) bool {
 	return errors.Is(err, adapters.ErrTooLarge) || errors.Is(err, adapters.ErrRefused)
 }
@@ -81,6 +100,8 @@ func (a *attempt) handoffContext() (context.Context, func()) {
 		defer t.Stop()
 		select {
 		case <-t.C:
+			cancel()
+		case <-a.msg.Nacked(): // given back at the end of the grace: no second copy
 			cancel()
 		case <-ctx.Done():
 		}

@@ -2,10 +2,14 @@ package middleware
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/policy"
 )
 
@@ -23,6 +27,35 @@ type Hooks struct {
 	// OnOutcome: the delivery has left the chain. Called once for each OnStart,
 	// where the decision was taken and carried out.
 	OnOutcome func(context.Context, OutcomeInfo)
+}
+
+// guarded returns hooks whose panics end in the log: one that got out would send
+// back a message that is handed off already.
+func (h Hooks) guarded(logger *slog.Logger, evidence poison.Evidence) Hooks {
+	log := func(ctx context.Context, hook string, value any) {
+		logger.LogAttrs(ctx, slog.LevelError, "hook panicked",
+			slog.String("hook", hook), slog.String("panic", evidence.Text(fmt.Sprint(value))), slog.String("stack", evidence.Text(string(debug.Stack()))))
+	}
+	return Hooks{
+		OnStart:          guardedHook("OnStart", h.OnStart, log),
+		OnAttempt:        guardedHook("OnAttempt", h.OnAttempt, log),
+		OnHandoffFailure: guardedHook("OnHandoffFailure", h.OnHandoffFailure, log),
+		OnOutcome:        guardedHook("OnOutcome", h.OnOutcome, log),
+	}
+}
+
+func guardedHook[I any](name string, hook func(context.Context, I), log func(context.Context, string, any)) func(context.Context, I) {
+	if hook == nil {
+		return nil
+	}
+	return func(ctx context.Context, info I) {
+		defer func() {
+			if value := recover(); value != nil {
+				log(ctx, name, value)
+			}
+		}()
+		hook(ctx, info)
+	}
 }
 
 // Outcome is how a delivery ended.

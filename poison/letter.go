@@ -52,7 +52,7 @@ func (e Evidence) Bury(s envelope.State, r adapters.Record, reason policy.Reason
 	s.DueAt = time.Time{}
 	s.Hops = 0
 	s.DroppedHeaders = e.redactor().DroppedHeaders(r.Headers)
-	e.Keys.Describe(&s, r.Headers)
+	e.Keys.Describe(&s, without(r.Headers, s.DroppedHeaders))
 	s.DeadLetterID = envelope.DeadLetterID(s, r.ID, r.Payload)
 	return s
 }
@@ -60,8 +60,12 @@ func (e Evidence) Bury(s envelope.State, r adapters.Record, reason policy.Reason
 // Letter is the state of a dead letter and its record as one value, for the
 // last resort.
 func Letter(s envelope.State, r adapters.Record) envelope.DeadLetter {
-	kept := slices.DeleteFunc(slices.Clone(r.Headers), func(h adapters.Header) bool {
-		return slices.ContainsFunc(s.DroppedHeaders, func(name string) bool { return strings.EqualFold(name, h.Key) })
+	return envelope.FromState(s, r.ID, r.Key, without(r.Headers, s.DroppedHeaders), r.Payload)
+}
+
+// without returns headers but those named.
+func without(headers []adapters.Header, names []string) []adapters.Header {
+	return slices.DeleteFunc(slices.Clone(headers), func(h adapters.Header) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, h.Key) })
 	})
-	return envelope.FromState(s, r.ID, r.Key, kept, r.Payload)
 }

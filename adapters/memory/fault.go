@@ -255,11 +255,11 @@ func (f Fault) validate() error {
 	case !known:
 		return fmt.Errorf("there is no operation %q", f.On)
 	case f.Do.kind == "":
-		return errors.New("Do is not set")
+		return errors.New("field Do is not set")
 	case !slices.Contains(effects, f.Do.kind):
 		return fmt.Errorf("%s cannot have the effect %q", f.On, f.Do.kind)
 	case f.Skip < 0 || f.Times < 0:
-		return errors.New("Skip and Times cannot be negative")
+		return errors.New("fields Skip and Times cannot be negative")
 	case f.Group != "" && (f.On == Publish || f.On == Drain):
 		return fmt.Errorf("%s has no group", f.On)
 	case f.ID != "" && (f.On == Ensure || f.On == Subscribe):

@@ -42,7 +42,6 @@ type entry struct {
 	ackedBy []*group // while others are not done with it
 	out     int      // unsettled deliveries, of all groups
 	claimed bool     // by a Drain
-	ripe    bool     // became due while claimed
 	gone    bool
 	shelved []*item // met by their groups while claimed
 }

@@ -28,6 +28,10 @@ type Broker struct {
 	// URL and Opener are what spillway.Open gets.
 	URL    string
 	Opener adapters.Opener
+	// Fresh says that the broker is empty at first. Messages can then have ids
+	// that repeat from run to run, and with them, because the jitter is drawn from
+	// the id, everything else does too.
+	Fresh bool
 }
 
 // limit ends a run that does not end by itself, such as on a broker that went
@@ -244,6 +248,9 @@ func (r *run) publish(ctx context.Context, pub message.Publisher) error {
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if r.broker.Fresh {
+			msg.UUID = fmt.Sprintf("%s-%06d", r.job.topic, i+1)
 		}
 		r.ledger.publishing(msg)
 		if err := pub.Publish(r.job.topic, msg); err != nil {

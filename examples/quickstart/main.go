@@ -32,5 +32,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		Name:   "the embedded broker",
 		URL:    "memory://",
 		Opener: memory.New(memory.Config{Partitions: 4}).Opener(),
+		Fresh:  true,
 	}, args, stdin, stdout, stderr)
 }

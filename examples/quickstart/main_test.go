@@ -165,7 +165,7 @@ func TestWebhooksFailForReasonsOfTheirOwn(t *testing.T) {
 		"testdata/webhooks.jsonl": {"published": 14, "processed": 5, "retried": 3, "parked": 2, "deadLettered": 7, "lastResort": 0, "lost": 0},
 		// Real ones, which do not belong to this repository; checked where they
 		// lie beside it.
-		"../../../shared/data/github-webhooks/events.jsonl": {"published": 140, "processed": 68, "retried": 58, "parked": 46, "deadLettered": 26, "lastResort": 0, "lost": 0},
+		"../../../shared/data/github-webhooks/events.jsonl": {"published": 140, "processed": 69, "retried": 58, "parked": 46, "deadLettered": 25, "lastResort": 0, "lost": 0},
 	}
 	checked := 0
 	for name, want := range want {

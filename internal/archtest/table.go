@@ -138,6 +138,7 @@ var Spillway = Rules{
 			Imports: []string{
 				".", "adapters", "failure", "middleware", "poison", "policy",
 				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+				"internal/nearest",
 			},
 			External: []string{"go.yaml.in/yaml/v3"},
 		},
@@ -162,6 +163,9 @@ var Spillway = Rules{
 			External: []string{watermill, "github.com/prometheus/client_golang"},
 			Std:      []string{"flag"},
 		},
+
+		// "Did you mean ...?", for keys and for verbs.
+		{Package: "internal/nearest"},
 
 		// What keeps the repository itself.
 		{Package: "internal/archtest"},

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+const exitCodes = `Exit codes: 0 done; 1 an error, or a check that found one; 2 wrong usage;
+3 nothing matched; 4 aborted by a threshold; 5 refused.
+`
+
+func writeOverview(w io.Writer) {
+	fmt.Fprint(w, "spillway looks after messages that their handlers could not process.\n\nUsage: spillway [--config FILE] [--output FORMAT] VERB\n\n")
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, v := range all() {
+		fmt.Fprintf(tw, "  %s\t%s\n", strings.TrimSpace(v.name+" "+v.args), v.summary)
+	}
+	fmt.Fprint(tw, "  help [VERB]\tsay more about a verb\n")
+	tw.Flush()
+	fmt.Fprint(w, "\n", exitCodes)
+}
+
+func help(w io.Writer, args []string) error {
+	if len(args) == 0 {
+		writeOverview(w)
+		return nil
+	}
+	v, rest, err := find(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usagef("help takes one verb, and %s is one", v.name)
+	}
+	writeHelp(w, v)
+	return nil
+}
+
+func writeHelp(w io.Writer, v verb) {
+	fs := newFlagSet(v.name)
+	new(options).register(fs, v)
+	v.setup(fs)
+	flags := 0
+	fs.VisitAll(func(*flag.Flag) { flags++ })
+
+	usage := "Usage: spillway " + v.name
+	if flags > 0 {
+		usage += " [FLAGS]"
+	}
+	fmt.Fprintf(w, "spillway %s: %s\n\n%s\n", v.name, v.summary, strings.TrimSpace(usage+" "+v.args))
+	if v.detail != "" {
+		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(v.detail))
+	}
+	if flags > 0 {
+		fmt.Fprint(w, "\nFlags:\n")
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fs.VisitAll(func(f *flag.Flag) {
+			value, text := flag.UnquoteUsage(f)
+			fmt.Fprintf(tw, "  --%s\t%s\n", strings.TrimSpace(f.Name+" "+value), text)
+		})
+		tw.Flush()
+	}
+	if len(v.examples) > 0 {
+		fmt.Fprint(w, "\nExamples:\n")
+		for _, line := range v.examples {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+	fmt.Fprint(w, "\n", exitCodes)
+}
