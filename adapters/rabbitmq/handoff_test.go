@@ -93,7 +93,7 @@ func TestParkingMovesToRetryAtDue(t *testing.T) {
 	for i := range 3 {
 		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: fmt.Sprint(i)}, Due: due})
 	}
-	if n := b.depth(queueOf(adapters.StreamParking, c)); n != 3 {
+	if n := b.parked(c); n != 3 {
 		t.Errorf("%d are parked", n)
 	}
 	for range 3 {
@@ -121,8 +121,36 @@ func TestParkingMovesToRetryAtDue(t *testing.T) {
 		b.ack(d)
 	}
 	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "y"}, Due: time.Now().AddDate(10, 0, 0)})
-	if n := b.depth(queueOf(adapters.StreamParking, c)); n != 1 {
+	if n := b.parked(c); n != 1 {
 		t.Errorf("%d are parked", n)
+	}
+}
+
+// What is parked for long holds up nothing that is parked for less, and Drain
+// finds both.
+func TestParkingIntervalsDoNotHoldEachOtherUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(1)
+	sub := b.subscribe(c)
+	park := func(id string, left time.Duration) {
+		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id}, Due: time.Now().Add(left)})
+	}
+	park("week", 7*24*time.Hour)
+	park("hour", time.Hour)
+	park("soon", 300*time.Millisecond)
+	if d := b.next(sub); d.ID != "soon" {
+		t.Errorf("got %q", d.ID)
+	} else {
+		b.ack(d)
+	}
+	var got []string
+	for _, r := range b.drain(queueOf(adapters.StreamParking, c)) {
+		got = append(got, r.ID+" in "+r.Position.Topic)
+	}
+	name := queueOf(adapters.StreamParking, c)
+	if want := "hour in " + name + ", week in " + name; strings.Join(got, ", ") != want {
+		t.Errorf("drained %v", got)
 	}
 }
 
@@ -180,7 +208,7 @@ func TestHandoffToWhatIsGone(t *testing.T) {
 		due    time.Duration
 	}{
 		{adapters.StreamDeadLetter, func() error { return b.deleteQueue(queueOf(adapters.StreamDeadLetter, c)) }, 0},
-		{adapters.StreamParking, func() error { return b.deleteQueue(queueOf(adapters.StreamParking, c)) }, time.Hour},
+		{adapters.StreamParking, func() error { return b.deleteQueue(queueOf(adapters.StreamParking, c) + ".4096000ms") }, time.Hour},
 		{adapters.StreamRetry, func() error { return b.deleteQueue(queueOf(adapters.StreamRetry, c)) }, 0},
 		{adapters.StreamRetry, func() error { return b.deleteQueue(b.cfg.Prefix + ".delay.1000ms") }, time.Second},
 		{adapters.StreamRetry, func() error { return b.ch.ExchangeDelete(b.cfg.Prefix+".delay.1000ms", false, false) }, time.Second},
