@@ -65,13 +65,11 @@ func TestLongDelaysHop(t *testing.T) {
 	b := setup(t, rabbitmq.Config{MaxDelay: 250 * time.Millisecond})
 	c := b.consumer(1)
 	sub := b.subscribe(c)
-	start := time.Now()
-	due := start.Add(b.broker.Quantize(700 * time.Millisecond))
-	if q := due.Sub(start); q != 750*time.Millisecond && q != 718*time.Millisecond && q != 700*time.Millisecond {
-		if q < 700*time.Millisecond || q > 875*time.Millisecond {
-			t.Errorf("700ms became %s", q)
-		}
+	q := b.broker.Quantize(700 * time.Millisecond)
+	if want := 718 * time.Millisecond; q != want { // twice 250 ms, and 218 ms
+		t.Errorf("700ms became %s, want %s", q, want)
 	}
+	due := time.Now().Add(q)
 	rec, hops := adapters.Record{ID: "m"}, 0
 	for ; time.Now().Before(due); hops++ {
 		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: rec, Due: due})
@@ -79,7 +77,8 @@ func TestLongDelaysHop(t *testing.T) {
 		rec = d.Record
 		b.ack(d)
 	}
-	if hops != 3 {
+	// The third is not needed when the others were late.
+	if hops < 2 || hops > 3 {
 		t.Errorf("%d hops", hops)
 	}
 }
