@@ -132,7 +132,9 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 			out.exchange = rungName(b.cfg.Prefix, rung)
 		}
 	case adapters.StreamParking:
-		// The interval is constant, so that those who came first leave first.
+		if out.key, err = b.topology.ensureParking(ctx, h.Consumer, left); err != nil {
+			return err
+		}
 		out.msg.Expiration = expiration(left)
 	case adapters.StreamDeadLetter:
 	default:

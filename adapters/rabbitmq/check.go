@@ -99,40 +99,47 @@ func (in *inspection) consumer(c adapters.Consumer) error {
 			return err
 		}
 	}
+	parked := 0
 	for _, planned := range p.queues {
 		if t.isShared(planned.name) {
 			continue
 		}
 		s := t.streamOf(planned.name, c)
 		ifMissing := adapters.SeverityError
-		if s == adapters.StreamSuspect && !t.cfg.VerifyOnly {
+		switch {
+		case t.cfg.VerifyOnly:
+		case s == adapters.StreamSuspect:
 			ifMissing = adapters.SeverityWarning // it is declared when it is needed
+		case s == adapters.StreamParking && planned.name != t.names.Of(s, c):
+			ifMissing = "" // a bay that was not needed yet
 		}
 		q, err := in.queue(c, planned, ifMissing)
 		if err != nil {
 			return err
 		}
-		if q != nil {
+		switch {
+		case q == nil:
+		case s == adapters.StreamParking:
+			in.unread(c, q)
+			parked += q.Messages
+		default:
 			in.depth(c, s, q)
 		}
+	}
+	if parked > 0 {
+		in.add(adapters.SeverityInfo, ruleParked, c, t.names.Of(adapters.StreamParking, c), counted(parked, "parked message"), "")
 	}
 	return nil
 }
 
 // depth looks at how many messages and readers a queue has.
 func (in *inspection) depth(c adapters.Consumer, s adapters.Stream, q *amqp.Queue) {
-	if s == adapters.StreamParking {
-		in.unread(c, q)
-	}
 	if q.Messages == 0 {
 		return
 	}
 	switch s {
 	case adapters.StreamDeadLetter:
 		in.add(adapters.SeverityInfo, ruleDeadLetters, c, q.Name, counted(q.Messages, "dead letter"), "")
-		return
-	case adapters.StreamParking:
-		in.add(adapters.SeverityInfo, ruleParked, c, q.Name, counted(q.Messages, "parked message"), "")
 		return
 	case adapters.StreamSuspect:
 		in.add(adapters.SeverityWarning, ruleSuspects, c, q.Name,
@@ -475,10 +482,14 @@ func (p *plan) bind(queue, key, exchange string) bool {
 	return p != nil
 }
 
-// planOf is what Ensure declares for c, which includes what is shared.
+// planOf is what is declared for c, on first use too, and includes what is
+// shared.
 func (t *topology) planOf(c adapters.Consumer) *plan {
 	d := declarer{plan: &plan{}}
 	t.declareOwn(&d, c)
+	for _, bay := range bayNames(t.names.Of(adapters.StreamParking, c))[1:] {
+		t.declareParking(&d, c, bay)
+	}
 	t.declareMain(&d, c, t.cfg.place(t.names, c.Topic, c.Group))
 	return d.plan
 }
@@ -496,10 +507,13 @@ func (t *topology) isShared(name string) bool {
 
 // streamOf says which stream of c a queue is.
 func (t *topology) streamOf(queue string, c adapters.Consumer) adapters.Stream {
-	for _, s := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamDeadLetter, adapters.StreamSuspect} {
+	for _, s := range []adapters.Stream{adapters.StreamRetry, adapters.StreamDeadLetter, adapters.StreamSuspect} {
 		if t.names.Of(s, c) == queue {
 			return s
 		}
+	}
+	if slices.Contains(bayNames(t.names.Of(adapters.StreamParking, c)), queue) {
+		return adapters.StreamParking
 	}
 	return adapters.StreamMain
 }

@@ -234,7 +234,8 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 	want(t, check(t, b.broker, c), lying)
 
 	// Counts are those of the look before: nothing was consumed.
-	for _, q := range []string{main, retry, suspect, parking, dead} {
+	bay := parking + ".4096000ms" // for an hour
+	for _, q := range []string{main, retry, suspect, bay, dead} {
 		if n := b.depth(q); n != 1 {
 			t.Errorf("%s has %d messages", q, n)
 		}
@@ -244,7 +245,7 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "m"}, Due: time.Now().Add(100 * time.Millisecond)})
 	rung := b.cfg.Prefix + ".delay.125ms"
 	b.depthBecomes(retry, 2)
-	for _, q := range []string{parking, rung} {
+	for _, q := range []string{bay, rung} {
 		if err := b.ch.Qos(1, 0, false); err != nil {
 			t.Fatal(err)
 		}
@@ -252,9 +253,9 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.depthBecomes(parking, 0)
+	b.depthBecomes(bay, 0)
 	lying["warning rabbitmq-nobody-reads "+retry] = "2 messages"
-	lying["error rabbitmq-foreign-reader "+parking] = "1 reader"
+	lying["error rabbitmq-foreign-reader "+bay] = "1 reader"
 	lying["error rabbitmq-foreign-reader "+rung] = "1 reader"
 	delete(lying, "info rabbitmq-parked "+parking) // it is with the reader
 	want(t, check(t, b.broker, c), lying)

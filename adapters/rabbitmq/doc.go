@@ -6,7 +6,7 @@
 //	consumer group       a quorum queue, <topic>_<group>, bound to the exchange
 //	retry stream         a quorum queue, <topic>.<group>.retry
 //	delay                a rung of the ladder: exchange and queue <prefix>.delay.<n>ms
-//	parking lot          a quorum queue, <topic>.<group>.parking
+//	parking lot          quorum queues, <topic>.<group>.parking[.<n>ms]
 //	dead letter stream   a quorum queue, <topic>.<group>.dlq
 //	suspect stream       a quorum queue, <topic>.<group>.suspect
 //	key, position        RabbitMQ has none
@@ -43,8 +43,12 @@
 // [Config].MaxDelay come early and are handed off again for the rest.
 //
 // Parked messages carry their interval as expiration. A queue expires from its
-// head only: a message with a shorter interval than those before it, which only
-// overrides by class and a deadline bring about, waits until they have left.
+// head only, so the parking lot has a queue for each doubling of the interval,
+// <topic>.<group>.parking.<n>ms, declared on first use; what is due at once
+// passes through <topic>.<group>.parking. Within a queue, a message that waits
+// less than those before it leaves after them. Drain reads them all by the name
+// of the stream. With [Config].VerifyOnly all share the one queue, and intervals
+// should be constant.
 //
 // Messages whose queue to return to is gone end in the queue
 // <prefix>.undeliverable. Nothing empties it: it must be watched.

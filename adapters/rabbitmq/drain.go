@@ -2,7 +2,9 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -23,6 +25,30 @@ func (b *broker) drain(ctx context.Context, stream string, fn func(context.Conte
 	if err := checkName("queue", stream); err != nil {
 		return err
 	}
+	if !b.isParking(stream) {
+		return b.drainQueue(ctx, stream, stream, fn)
+	}
+	for _, queue := range bayNames(stream) {
+		err := b.drainQueue(ctx, queue, stream, fn)
+		var missing *TopologyError
+		if errors.As(err, &missing) && missing.Name == queue && queue != stream {
+			continue // nothing was ever parked that long
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isParking reports whether stream has the form of a parking stream's name.
+func (b *broker) isParking(stream string) bool {
+	t := b.names.Parking
+	head, tail := t[:strings.IndexByte(t, '{')], t[strings.LastIndexByte(t, '}')+1:]
+	return len(stream) > len(head)+len(tail) && strings.HasPrefix(stream, head) && strings.HasSuffix(stream, tail)
+}
+
+func (b *broker) drainQueue(ctx context.Context, queue, stream string, fn func(context.Context, adapters.Record) error) error {
 	conn, err := b.consume.get(ctx)
 	if err != nil {
 		return err
@@ -39,11 +65,11 @@ func (b *broker) drain(ctx context.Context, stream string, fn func(context.Conte
 		var d amqp.Delivery
 		var ok bool
 		err := bounded(ctx, func() (err error) {
-			d, ok, err = ch.Get(stream, false)
+			d, ok, err = ch.Get(queue, false)
 			return err
 		})
 		if err != nil {
-			return topologyError("queue", stream, b.cfg.VerifyOnly, err)
+			return topologyError("queue", queue, b.cfg.VerifyOnly, err)
 		}
 		if !ok {
 			return nil

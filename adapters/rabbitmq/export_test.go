@@ -9,6 +9,9 @@ var (
 	FieldSize   = fieldSize
 )
 
+// BayNames are the queues that a parking stream may consist of.
+func BayNames(parking string) []string { return bayNames(parking) }
+
 type Ladder = ladder
 
 func NewLadder(shortest, longest time.Duration) Ladder { return newLadder(shortest, longest) }

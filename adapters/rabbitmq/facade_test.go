@@ -93,7 +93,7 @@ func TestChain(t *testing.T) {
 	}
 	wait(t, paid, "the third attempt")
 	b.depthBecomes(queueOf(adapters.StreamDeadLetter, c), 2)
-	b.depthBecomes(queueOf(adapters.StreamParking, c), 1)
+	b.eventually("one is parked", func() bool { return b.parked(c) == 1 })
 
 	dead := map[string]adapters.Record{}
 	for _, r := range b.drain(queueOf(adapters.StreamDeadLetter, c)) {

@@ -65,13 +65,11 @@ func TestLongDelaysHop(t *testing.T) {
 	b := setup(t, rabbitmq.Config{MaxDelay: 250 * time.Millisecond})
 	c := b.consumer(1)
 	sub := b.subscribe(c)
-	start := time.Now()
-	due := start.Add(b.broker.Quantize(700 * time.Millisecond))
-	if q := due.Sub(start); q != 750*time.Millisecond && q != 718*time.Millisecond && q != 700*time.Millisecond {
-		if q < 700*time.Millisecond || q > 875*time.Millisecond {
-			t.Errorf("700ms became %s", q)
-		}
+	q := b.broker.Quantize(700 * time.Millisecond)
+	if want := 718 * time.Millisecond; q != want { // twice 250 ms, and 218 ms
+		t.Errorf("700ms became %s, want %s", q, want)
 	}
+	due := time.Now().Add(q)
 	rec, hops := adapters.Record{ID: "m"}, 0
 	for ; time.Now().Before(due); hops++ {
 		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: rec, Due: due})
@@ -79,7 +77,8 @@ func TestLongDelaysHop(t *testing.T) {
 		rec = d.Record
 		b.ack(d)
 	}
-	if hops != 3 {
+	// The third is not needed when the others were late.
+	if hops < 2 || hops > 3 {
 		t.Errorf("%d hops", hops)
 	}
 }
@@ -93,7 +92,7 @@ func TestParkingMovesToRetryAtDue(t *testing.T) {
 	for i := range 3 {
 		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: fmt.Sprint(i)}, Due: due})
 	}
-	if n := b.depth(queueOf(adapters.StreamParking, c)); n != 3 {
+	if n := b.parked(c); n != 3 {
 		t.Errorf("%d are parked", n)
 	}
 	for range 3 {
@@ -121,8 +120,36 @@ func TestParkingMovesToRetryAtDue(t *testing.T) {
 		b.ack(d)
 	}
 	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "y"}, Due: time.Now().AddDate(10, 0, 0)})
-	if n := b.depth(queueOf(adapters.StreamParking, c)); n != 1 {
+	if n := b.parked(c); n != 1 {
 		t.Errorf("%d are parked", n)
+	}
+}
+
+// What is parked for long holds up nothing that is parked for less, and Drain
+// finds both.
+func TestParkingIntervalsDoNotHoldEachOtherUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(1)
+	sub := b.subscribe(c)
+	park := func(id string, left time.Duration) {
+		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id}, Due: time.Now().Add(left)})
+	}
+	park("week", 7*24*time.Hour)
+	park("hour", time.Hour)
+	park("soon", 300*time.Millisecond)
+	if d := b.next(sub); d.ID != "soon" {
+		t.Errorf("got %q", d.ID)
+	} else {
+		b.ack(d)
+	}
+	var got []string
+	for _, r := range b.drain(queueOf(adapters.StreamParking, c)) {
+		got = append(got, r.ID+" in "+r.Position.Topic)
+	}
+	name := queueOf(adapters.StreamParking, c)
+	if want := "hour in " + name + ", week in " + name; strings.Join(got, ", ") != want {
+		t.Errorf("drained %v", got)
 	}
 }
 
@@ -180,7 +207,7 @@ func TestHandoffToWhatIsGone(t *testing.T) {
 		due    time.Duration
 	}{
 		{adapters.StreamDeadLetter, func() error { return b.deleteQueue(queueOf(adapters.StreamDeadLetter, c)) }, 0},
-		{adapters.StreamParking, func() error { return b.deleteQueue(queueOf(adapters.StreamParking, c)) }, time.Hour},
+		{adapters.StreamParking, func() error { return b.deleteQueue(queueOf(adapters.StreamParking, c) + ".4096000ms") }, time.Hour},
 		{adapters.StreamRetry, func() error { return b.deleteQueue(queueOf(adapters.StreamRetry, c)) }, 0},
 		{adapters.StreamRetry, func() error { return b.deleteQueue(b.cfg.Prefix + ".delay.1000ms") }, time.Second},
 		{adapters.StreamRetry, func() error { return b.ch.ExchangeDelete(b.cfg.Prefix+".delay.1000ms", false, false) }, time.Second},

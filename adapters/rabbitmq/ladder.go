@@ -68,3 +68,33 @@ func (l ladder) step(d time.Duration) time.Duration {
 func rungName(prefix string, rung time.Duration) string {
 	return prefix + ".delay." + strconv.FormatInt(rung.Milliseconds(), 10) + "ms"
 }
+
+// A queue expires from its head only, so what is parked for a minute must not
+// stand behind what is parked for a week. Parking is therefore divided into
+// bays, one queue for each doubling of the interval, declared on first use.
+// Within a bay the order is that of arrival, which is the order of being due
+// as long as intervals are constant.
+const longestBay = shortestRung << 24 // 24 days
+
+// bayOf is the bay for what waits that long: the shortest that is at least as
+// long.
+func bayOf(left time.Duration) time.Duration {
+	bay := shortestRung
+	for bay < left && bay < longestBay {
+		bay *= 2
+	}
+	return bay
+}
+
+func bayName(parking string, bay time.Duration) string {
+	return parking + "." + strconv.FormatInt(bay.Milliseconds(), 10) + "ms"
+}
+
+// bayNames are the names of all queues that parking may consist of.
+func bayNames(parking string) []string {
+	names := []string{parking}
+	for bay := shortestRung; bay <= longestBay; bay *= 2 {
+		names = append(names, bayName(parking, bay))
+	}
+	return names
+}

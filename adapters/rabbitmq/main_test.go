@@ -151,6 +151,20 @@ func (b *bench) dropStreams(topic, group string) {
 	} {
 		b.drop(queueOf(s, c))
 	}
+	for _, name := range rabbitmq.BayNames(queueOf(adapters.StreamParking, c))[1:] {
+		_, _ = b.ch.QueueDelete(name, false, false, false) // one that is missing is no error
+	}
+}
+
+// parked is how many messages wait in c's parking lot.
+func (b *bench) parked(c adapters.Consumer) (n int) {
+	b.Helper()
+	for _, name := range rabbitmq.BayNames(queueOf(adapters.StreamParking, c)) {
+		if b.exists(name) {
+			n += b.depth(name)
+		}
+	}
+	return n
 }
 
 func queueOf(s adapters.Stream, c adapters.Consumer) string {

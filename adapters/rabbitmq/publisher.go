@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
@@ -250,7 +251,6 @@ func (publisher) Close() error { return nil }
 // expiration is the time to live that makes a message leave its queue at due.
 func expiration(left time.Duration) string {
 	// The broker's timers take 32 bits of milliseconds.
-	const longest = 1<<32 - 1
-	ms := (left + time.Millisecond - 1) / time.Millisecond
-	return fmt.Sprint(int64(min(max(ms, 1), longest)))
+	left = min(max(left, time.Millisecond), longestBay)
+	return strconv.FormatInt(int64((left+time.Millisecond-1)/time.Millisecond), 10)
 }

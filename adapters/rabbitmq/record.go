@@ -58,7 +58,7 @@ func recordOf(d *amqp.Delivery, stream string) adapters.Record {
 func storedRecordOf(d *amqp.Delivery, stream string) adapters.Record {
 	r := recordOf(d, stream)
 	for _, key := range slices.Sorted(maps.Keys(d.Headers)) {
-		if isBrokers(key) {
+		if isBrokers(key) && key != deliveryCountHeader { // which counts this read
 			kind, text := formatField(d.Headers[key])
 			r.Headers = append(r.Headers, adapters.Header{Key: key, Value: text, Type: kind})
 		}

@@ -208,18 +208,35 @@ func (t *topology) declareOwn(d *declarer, c adapters.Consumer) {
 	d.queue(retry, t.netted(dead))
 	d.bind(retry, retry, back)
 
-	d.queue(t.names.Of(adapters.StreamParking, c), amqp.Table{
-		"x-queue-type":              queueTypeQuorum,
-		"x-delivery-limit":          neverDropped,
-		"x-dead-letter-exchange":    "",
-		"x-dead-letter-routing-key": retry,
-		"x-dead-letter-strategy":    "at-least-once",
-		"x-overflow":                "reject-publish",
-	})
+	t.declareParking(d, c, t.names.Of(adapters.StreamParking, c))
 
 	suspect := t.names.Of(adapters.StreamSuspect, c)
 	d.queue(suspect, t.netted(dead))
 	d.bind(suspect, suspect, back)
+}
+
+// declareParking declares a queue whose messages move to c's retry queue when
+// they expire.
+func (t *topology) declareParking(d *declarer, c adapters.Consumer, name string) {
+	d.queue(name, amqp.Table{
+		"x-queue-type":              queueTypeQuorum,
+		"x-delivery-limit":          neverDropped,
+		"x-dead-letter-exchange":    "",
+		"x-dead-letter-routing-key": t.names.Of(adapters.StreamRetry, c),
+		"x-dead-letter-strategy":    "at-least-once",
+		"x-overflow":                "reject-publish",
+	})
+}
+
+// ensureParking declares the parking queue for what waits that long, and
+// returns its name.
+func (t *topology) ensureParking(ctx context.Context, c adapters.Consumer, left time.Duration) (string, error) {
+	name := t.names.Of(adapters.StreamParking, c)
+	if left <= 0 || t.cfg.VerifyOnly {
+		return name, nil
+	}
+	name = bayName(name, bayOf(left))
+	return name, t.once(ctx, "parking "+name, func(d *declarer) { t.declareParking(d, c, name) })
 }
 
 // declareMain declares the queue that c reads, and its exchange; what belongs to
@@ -289,6 +306,9 @@ func (t *topology) claim(c adapters.Consumer) error {
 	queues := []string{
 		t.names.Of(adapters.StreamRetry, c), t.names.Of(adapters.StreamParking, c),
 		t.names.Of(adapters.StreamDeadLetter, c), t.names.Of(adapters.StreamSuspect, c),
+	}
+	if bay := bayName(queues[1], longestBay); checkName("queue", queues[1]) == nil {
+		errs = append(errs, checkName("queue", bay))
 	}
 	if !p.existing { // which may be another consumer's dead letter queue
 		queues = append(queues, p.queue)

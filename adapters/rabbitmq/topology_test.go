@@ -42,7 +42,7 @@ func TestNames(t *testing.T) {
 	unique := watermill.NewShortUUID()
 	for _, topic := range []string{
 		"orders.eu.v1-" + unique, "orders/eu/v1-" + unique, "Bestellungen für Zürich " + unique, "a#b*c-" + unique,
-		strings.Repeat("l", 255-len("..suspect")-len("shipping")-len(unique)-1) + "-" + unique,
+		strings.Repeat("l", 255-len("..parking.2097152000ms")-len("shipping")-len(unique)-1) + "-" + unique,
 	} {
 		c := b.consumerOf(topic, "shipping", 1)
 		sub := b.subscribe(c)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"maps"
 	"net/url"
 	"os"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/examples/app/auditlog"
 	"github.com/spillway-mq/spillway/examples/app/shop"
-	"github.com/spillway-mq/spillway/failure"
 	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/policy"
 )
@@ -37,9 +35,6 @@ type Broker struct {
 	// Main names the stream that holds a topic's messages for a group until they
 	// are handled. Nil means that it is the topic.
 	Main func(topic, group string) string
-	// OneParking says that the parked messages of a consumer must all wait
-	// equally long, because those that are due sooner would wait for the others.
-	OneParking bool
 }
 
 // notFresh begins the topics on a broker that others may use. A program that
@@ -67,9 +62,6 @@ func Run(ctx context.Context, broker Broker, args []string, stdin io.Reader, std
 		return 2
 	}
 
-	if broker.OneParking {
-		job.policy = oneParking(job.policy)
-	}
 	if !broker.Fresh {
 		job.topic = notFresh + job.topic
 	}
@@ -146,23 +138,6 @@ func newJob(o options, stdin io.Reader) (job, error) {
 		concurrency: 1, // in order, as far as nothing has to be tried again
 		messages:    messages(lines), count: len(lines), over: publishedOver(len(lines)),
 	}, nil
-}
-
-// oneParking makes the classes that have an interval of their own be retried at
-// it, instead of being parked.
-func oneParking(p policy.Policy) policy.Policy {
-	p.Classes = maps.Clone(p.Classes)
-	for class, o := range p.Classes {
-		if o.Parking.Interval == 0 {
-			continue
-		}
-		o.Nature = failure.NatureTransient
-		o.Attempts = 1 + int(o.Parking.Deadline/o.Parking.Interval)
-		o.Backoff = policy.Backoff{Base: o.Parking.Interval, Factor: 1}
-		o.Parking = policy.Parking{}
-		p.Classes[class] = o
-	}
-	return p
 }
 
 // publishedOver leaves time to watch, whatever the number of messages.

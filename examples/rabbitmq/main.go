@@ -32,10 +32,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 2
 	}
 	return app.Run(ctx, app.Broker{
-		Name:       "RabbitMQ",
-		URL:        string(cfg.BrokerURL),
-		Opener:     rabbitmq.Opener(),
-		Main:       func(topic, group string) string { return topic + "_" + group },
-		OneParking: true, // a queue expires from its head only
+		Name:   "RabbitMQ",
+		URL:    string(cfg.BrokerURL),
+		Opener: rabbitmq.Opener(),
+		Main:   func(topic, group string) string { return topic + "_" + group },
 	}, args, stdin, stdout, stderr)
 }
