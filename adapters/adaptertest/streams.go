@@ -59,7 +59,7 @@ func retryFromTheBeginning(w *world) {
 
 // K22: messages wait under one policy, and are found under another one.
 func policyChange(w *world) {
-	delay := pick(w, 2*time.Second, time.Hour)
+	delay := pick(w, 10*time.Second, time.Hour) // none must come back before the policy changes
 	p := w.start(app{handle: failFirst, config: func(c *spillway.Config) {
 		c.Policy.Backoff = policy.Backoff{Base: delay, Factor: 1, Max: delay, Jitter: policy.JitterFull}
 		c.Policy.Parking.Interval = delay
@@ -69,7 +69,7 @@ func policyChange(w *world) {
 	w.publish(ids("park", n)...)
 	w.wait("all wait", 2*n, is(acked), confirmed, on(adapters.StreamMain))
 	p.close()
-	p = w.start(app{
+	w.start(app{
 		handle: func(*call) error { return failure.Transient(errDown) },
 		config: func(c *spillway.Config) {
 			c.Policy = policy.Policy{

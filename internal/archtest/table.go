@@ -169,6 +169,8 @@ var Spillway = Rules{
 
 		// What keeps the repository itself.
 		{Package: "internal/archtest"},
+		// Where tests find the real brokers: nobody links it but tests.
+		{Package: "internal/brokertest", Std: []string{"testing"}},
 		{
 			// Benchmarks that print a table need testing.Benchmark in a program.
 			Package: "internal/bench",
@@ -185,7 +187,7 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory",
+			"adapters/adaptertest", "adapters/memory", "internal/brokertest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},

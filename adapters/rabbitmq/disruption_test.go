@@ -1,0 +1,224 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+	"github.com/spillway-mq/spillway/internal/brokertest"
+)
+
+// The tests of this file change the broker for everybody. They are not
+// parallel, and so run while the parallel ones wait.
+
+// R20: an alarm of the broker ends no wait but by time-out, leaves nothing
+// half done that it knows of, and passes.
+func TestAlarmBlocksPublishersOnly(t *testing.T) {
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(2)
+	sub := b.subscribe(c)
+	b.publish(c.Topic, "", persistent("waits"))
+	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "warm"}})
+	d := b.next(sub)
+
+	b.ctl("set_vm_memory_high_watermark", "0")
+	calm := sync.OnceFunc(func() { b.ctl("set_vm_memory_high_watermark", "0.4") })
+	t.Cleanup(calm)
+	try := func(id string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		return b.broker.Handoff(ctx, adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: id}})
+	}
+	b.eventually("publishers are blocked", func() bool {
+		start := time.Now()
+		err := try("limbo")
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("a hand-off took %s to fail", took)
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		return err != nil && strings.Contains(err.Error(), "blocks publishers")
+	})
+	for range 3 {
+		if err := try("never written"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	}
+	// Consumers go on, and so do declarations.
+	b.ack(d)
+	b.ensure(c)
+	calm()
+	b.eventually("publishers go on", func() bool { return try("after") == nil })
+	after := 0
+	for _, r := range b.drain(queueOf(adapters.StreamDeadLetter, c)) {
+		switch r.ID {
+		case "never written":
+			t.Error("a hand-off that failed while the connection was blocked was written later")
+		case "after":
+			after++
+		}
+	}
+	if after != 1 {
+		t.Errorf("the hand-off after the alarm was written %d times", after)
+	}
+}
+
+// R5 in small, and section 11: no id is lost when the broker restarts below
+// consumers that hand off.
+func TestBrokerRestartLosesNothing(t *testing.T) {
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(20)
+	sub := b.subscribe(c)
+	const n = 500
+	var msgs []*message.Message
+	for i := range n {
+		msgs = append(msgs, message.NewMessage(fmt.Sprint(i), []byte("x")))
+	}
+	if err := b.broker.Publisher().Publish(c.Topic, msgs...); err != nil {
+		t.Fatal(err)
+	}
+
+	var mu sync.Mutex
+	dead := map[string]int{} // confirmed hand-offs by id
+	done := make(chan struct{})
+	halfway := make(chan struct{})
+	var workers sync.WaitGroup
+	for range c.Concurrency + 1 {
+		workers.Go(func() {
+			for d := range sub.Deliveries() {
+				h := adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(200 * time.Millisecond)}
+				if d.Stream == adapters.StreamRetry {
+					h.Stream = adapters.StreamDeadLetter
+				}
+				for {
+					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+					err := b.broker.Handoff(ctx, h)
+					cancel()
+					if err == nil {
+						break
+					}
+					pause(100 * time.Millisecond)
+				}
+				_ = d.Settler.Ack(context.Background(), d)
+				if h.Stream != adapters.StreamDeadLetter {
+					continue
+				}
+				mu.Lock()
+				dead[d.ID]++
+				if len(dead) == n/5 && dead[d.ID] == 1 {
+					close(halfway)
+				}
+				if len(dead) == n && dead[d.ID] == 1 {
+					close(done)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wait(t, halfway, "some are dead letters")
+	b.ctl("stop_app")
+	b.ctl("start_app")
+	wait(t, done, "all are dead letters")
+	b.close(sub)
+	workers.Wait()
+
+	seen := map[string]int{}
+	b.reconnect()
+	for _, r := range b.drain(queueOf(adapters.StreamDeadLetter, c)) {
+		seen[r.ID]++
+	}
+	duplicates := 0
+	for i := range n {
+		if seen[fmt.Sprint(i)] == 0 {
+			t.Errorf("message %d is lost", i)
+		}
+		duplicates += max(seen[fmt.Sprint(i)]-1, 0)
+	}
+	t.Logf("%d duplicates", duplicates)
+}
+
+// reconnect replaces the plain client after the broker threw everybody out.
+func (b *bench) reconnect() {
+	b.Helper()
+	b.eventually("the broker answers", func() bool {
+		b.drop("no-such-queue")
+		return !b.client.IsClosed()
+	})
+}
+
+func pause(d time.Duration) { <-time.After(d) }
+
+func wait(t *testing.T, done <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(3 * patience):
+		t.Fatalf("not within %s: %s", 3*patience, what)
+	}
+}
+
+// What the broker never takes for its size is told apart from what fails today.
+func TestMaximumMessageSize(t *testing.T) {
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(1)
+	b.ensure(c)
+	b.ctl("eval", "application:set_env(rabbit, max_message_size, 100000).")
+	t.Cleanup(func() { b.ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).") })
+	sub := b.subscribe(c)
+	record := adapters.Record{ID: "fits", Payload: make([]byte, 100_000)}
+	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})
+	b.ack(b.next(sub))
+	record.Payload = make([]byte, 100_001)
+	err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})
+	if !errors.Is(err, adapters.ErrTooLarge) {
+		t.Errorf("one byte more: %v", err)
+	}
+}
+
+func TestConnectionErrorsKeepTheSecret(t *testing.T) {
+	t.Parallel()
+	b := &bench{T: t, rawURL: brokertest.URL(t, urlVariable)}
+	const secret = "p@ss/w?rd#1%41"
+	for name, rawURL := range map[string]string{
+		"wrong password": b.withUser("guest", secret),
+		"nobody there":   "amqp://guest:hunter2hunter2@127.0.0.1:1/",
+		"no such vhost":  b.withUser("guest", "guest") + "no-such-vhost",
+		"bad heartbeat":  "amqp://guest:hunter2hunter2@127.0.0.1:1/?heartbeat=never",
+	} {
+		_, err := tryOpen(t, rawURL, rabbitmq.Config{})
+		if err == nil {
+			t.Errorf("%s: connected", name)
+			continue
+		}
+		for _, s := range []string{secret, "p%40ss", "hunter2", "guest:guest"} {
+			if strings.Contains(err.Error(), s) {
+				t.Errorf("%s: the secret is in %v", name, err)
+			}
+		}
+	}
+}
+
+// A broker that accepts and says nothing.
+func TestSilentBroker(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	start := time.Now()
+	_, err = tryOpen(t, "amqp://guest:guest@"+l.Addr().String()+"/", rabbitmq.Config{DialTimeout: 200 * time.Millisecond})
+	if err == nil || time.Since(start) > 5*time.Second {
+		t.Errorf("after %s: %v", time.Since(start), err)
+	}
+}
