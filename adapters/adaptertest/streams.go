@@ -69,7 +69,7 @@ func policyChange(w *world) {
 	w.publish(ids("park", n)...)
 	w.wait("all wait", 2*n, is(acked), confirmed, on(adapters.StreamMain))
 	p.close()
-	p = w.start(app{
+	w.start(app{
 		handle: func(*call) error { return failure.Transient(errDown) },
 		config: func(c *spillway.Config) {
 			c.Policy = policy.Policy{

@@ -107,8 +107,7 @@ func (in *inspection) consumer(c adapters.Consumer) error {
 		s := t.streamOf(planned.name, c)
 		ifMissing := adapters.SeverityError
 		switch {
-		case t.cfg.VerifyOnly:
-		case s == adapters.StreamSuspect:
+		case s == adapters.StreamSuspect && !t.cfg.VerifyOnly:
 			ifMissing = adapters.SeverityWarning // it is declared when it is needed
 		case s == adapters.StreamParking && planned.name != t.names.Of(s, c):
 			ifMissing = "" // a bay that was not needed yet

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
 )
 
 // subscription implements adapters.Subscription as a succession of sessions,
@@ -42,7 +43,7 @@ func (b *broker) Subscribe(ctx context.Context, c adapters.Consumer) (adapters.S
 
 func (b *broker) subscribe(ctx context.Context, c adapters.Consumer) (*subscription, error) {
 	if c.Concurrency < 1 || c.Concurrency > math.MaxUint16 {
-		return nil, fmt.Errorf("Concurrency must be between 1 and %d, is %d", math.MaxUint16, c.Concurrency)
+		return nil, fmt.Errorf("concurrency must be between 1 and %d, is %d", math.MaxUint16, c.Concurrency)
 	}
 	if err := b.topology.claim(c); err != nil {
 		return nil, err
@@ -261,15 +262,40 @@ func (sess *session) cancel(tag string) {
 func (sess *session) end() { sess.once.Do(func() { close(sess.ended) }) }
 
 // forward hands out what arrives, as slots allow. It ends when the consumer is
-// cancelled, by us or by the broker, or its channel is closed.
+// cancelled, by us or by the broker, or its channel is closed. What was not
+// handed out goes back only then: to a consumer that still reads it would come
+// again at once, and be counted each time.
 func (sess *session) forward(in <-chan amqp.Delivery, stream adapters.Stream, name string, slots chan struct{}) {
 	defer sess.end()
+	var held []amqp.Delivery
 	for native := range in {
-		if !sess.handOut(native, stream, name, slots) {
-			// The error of a closed channel says that it is back already.
-			_ = native.Nack(false, true)
+		if len(held) > 0 || !sess.handOut(native, stream, name, slots) {
+			held = append(held, native)
 		}
 	}
+	for _, native := range held {
+		if stream == adapters.StreamSuspect && sess.renew(native, name) == nil {
+			_ = native.Ack(false) // on a closed channel it comes again, beside its copy
+			continue
+		}
+		// The error of a closed channel says that it is back already.
+		_ = native.Nack(false, true)
+	}
+}
+
+// renew writes a suspect that nobody has handled anew, so that the broker's
+// count goes on meaning crashes, and not restarts.
+func (sess *session) renew(native amqp.Delivery, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), sess.s.b.cfg.PublishTimeout)
+	defer cancel()
+	r := recordOf(&native, name)
+	h := adapters.Handoff{Consumer: sess.s.c, Stream: adapters.StreamSuspect, Record: r}
+	for _, header := range r.Headers {
+		if envelope.IsOwn(header.Key) {
+			h.State = append(h.State, envelope.Pair{Key: header.Key, Value: string(header.Value)})
+		}
+	}
+	return sess.s.b.Handoff(ctx, h)
 }
 
 func (sess *session) handOut(native amqp.Delivery, stream adapters.Stream, name string, slots chan struct{}) bool {

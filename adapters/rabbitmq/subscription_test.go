@@ -290,7 +290,7 @@ func TestRetriesStayWithTheirGroup(t *testing.T) {
 	if len(deaths) != 1 || deaths[0].(amqp.Table)["count"] != int64(1) {
 		t.Errorf("x-death %v", deaths)
 	}
-	if d.Headers != nil && len(d.Headers) > 0 {
+	if len(d.Headers) > 0 {
 		t.Errorf("the handler sees %v", d.Headers)
 	}
 	b.ack(d)

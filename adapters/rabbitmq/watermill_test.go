@@ -51,6 +51,7 @@ func runWatermill(t *testing.T, concurrency int, features tests.Features) {
 		groups[group] = true
 		mu.Unlock()
 		sw := openFacade(t, b, spillway.Config{Group: group, Concurrency: concurrency, CloseGrace: time.Second})
+		sw.Middleware() // the suite has no Router to place it in
 		return sw.Publisher(), sw.Subscriber()
 	}
 	tests.TestPubSub(t, features, func(t *testing.T) (message.Publisher, message.Subscriber) {
