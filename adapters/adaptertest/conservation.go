@@ -178,11 +178,7 @@ func (l *ledger) audit() {
 // a hand-off and its ack, before the ack of a success, for each of the streams,
 // with other messages in flight. Every id is at its end afterwards.
 func conservationThroughKills(w *world) {
-<<<<<<< HEAD
-	l := w.newLedger(3)
-=======
 	l := w.newLedger(pick(w, 6, 12))
->>>>>>> main
 	a := l.app(4)
 	kills := []fault{
 		{on: opHandoff, stream: adapters.StreamRetry, skip: 1, do: killBefore()},
