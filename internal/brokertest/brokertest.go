@@ -1,11 +1,15 @@
 // Package brokertest tells tests where the real brokers are. `make test` starts
 // brokers with scripts/brokers and sets the variables; a plain `go test ./...`
 // leaves out the tests that need a broker.
+//
+// Some tests stop the broker, or let it run out of memory. So the packages that
+// use one take turns, although go test runs packages side by side.
 package brokertest
 
 import (
 	"os"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -14,11 +18,26 @@ import (
 const Asked = "SPILLWAY_TEST_BROKERS"
 
 // URL returns the URL of a broker from an environment variable, such as
-// SPILLWAY_TEST_RABBITMQ.
+// SPILLWAY_TEST_RABBITMQ. The first call of a process waits until other
+// processes that called it for this broker have ended.
 func URL(t testing.TB, variable string) string {
 	t.Helper()
-	return value(t, variable)
+	url := value(t, variable)
+	mu.Lock()
+	defer mu.Unlock()
+	if !ours[url] {
+		if err := lock(url); err != nil {
+			t.Fatalf("wait for other tests of %s: %v", variable, err)
+		}
+		ours[url] = true
+	}
+	return url
 }
+
+var (
+	mu   sync.Mutex
+	ours = map[string]bool{} // brokers that this process has to itself
+)
 
 // Command returns a command line from an environment variable, such as
 // SPILLWAY_TEST_RABBITMQCTL, to which arguments can be appended.
