@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
+	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 )
 
 // Broker is a kind of broker that a configuration can name by its URL.
@@ -30,6 +31,7 @@ type Broker struct {
 func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
+		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
 	}
 }
 

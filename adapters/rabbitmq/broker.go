@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ func OpenerWith(cfg Config) adapters.Opener {
 // broker implements adapters.Broker.
 type broker struct {
 	cfg      Config
+	url      *url.URL
 	names    adapters.Names
 	logger   *slog.Logger
 	consume  *link
@@ -47,7 +49,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, erro
 		return nil, fmt.Errorf("rabbitmq: configuration: %w", err)
 	}
 	b := &broker{
-		cfg: cfg, names: p.Names.WithDefaults(), logger: p.Logger,
+		cfg: cfg, url: p.URL, names: p.Names.WithDefaults(), logger: p.Logger,
 		ladder: newLadder(cfg.MinDelay, cfg.MaxDelay),
 		// Two connections: an alarm of the broker blocks those that publish, and
 		// acknowledgements must go on.

@@ -209,10 +209,18 @@ func dialer(u *url.URL, cfg Config, name string) func(context.Context) (*amqp.Co
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("rabbitmq: connect to %s: %w", u.Redacted(), withoutSecret(err, u))
+			return nil, fmt.Errorf("rabbitmq: connect to %s: %w", shown(u), withoutSecret(err, u))
 		}
 		return c, nil
 	}
+}
+
+// shown is a URL for people: without its password, and without its options,
+// which may hold another one.
+func shown(u *url.URL) string {
+	plain := *u
+	plain.RawQuery, plain.Fragment = "", ""
+	return plain.Redacted()
 }
 
 const heartbeat = 10 * time.Second

@@ -49,11 +49,12 @@ type topology struct {
 type declarer struct {
 	ch     *amqp.Channel
 	verify bool
+	plan   *plan // if set, everything is noted there instead
 	err    error // the first
 }
 
 func (d *declarer) queue(name string, args amqp.Table) {
-	if d.err != nil {
+	if d.err != nil || d.plan.queue(name, args, d.verify) {
 		return
 	}
 	var err error
@@ -66,7 +67,7 @@ func (d *declarer) queue(name string, args amqp.Table) {
 }
 
 func (d *declarer) exchange(name, kind string, args amqp.Table) {
-	if d.err != nil {
+	if d.err != nil || d.plan.exchange(name, kind, args, d.verify) {
 		return
 	}
 	var err error
@@ -80,7 +81,7 @@ func (d *declarer) exchange(name, kind string, args amqp.Table) {
 
 // bind is silent when verifying: AMQP cannot ask for a binding.
 func (d *declarer) bind(queue, key, exchange string) {
-	if d.err != nil || d.verify {
+	if d.err != nil || d.verify || d.plan.bind(queue, key, exchange) {
 		return
 	}
 	d.err = topologyError("queue", queue, false, d.ch.QueueBind(queue, key, exchange, false, nil))

@@ -23,6 +23,7 @@ type account struct {
 	lost      []string // found nowhere
 	twice     int      // found in two end states: delivered twice, as at-least-once allows
 	altered   int      // found with another body than they were published with
+	others    int      // records of other runs, which were taken out too
 	letters   []envelope.DeadLetter
 	inParking []parked
 }
@@ -39,17 +40,26 @@ func (a *account) addsUp() bool {
 		a.published == a.processed+a.parked+a.deadLettered+a.lastResort+a.pending
 }
 
+// patience is how long a message is looked for that should be there to be read,
+// such as one that its consumer has only just given back.
+const patience = 3 * time.Second
+
 // settle reads the streams of a consumer, which must have stopped, and accounts
-// for every message of the ledger.
-func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, lastResort string, l *ledger) (*account, error) {
+// for every message of the ledger. main is the stream with the topic's own
+// messages for that consumer.
+func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, main, lastResort string, l *ledger) (*account, error) {
 	a := &account{}
 	var names adapters.Names
 	dead, lot, last, moving := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 
 	found := func(in map[string]bool, id string, payload []byte) bool {
 		f := l.fates[id]
-		if f == nil || in[id] {
-			return false // of an earlier run, or a duplicate
+		if f == nil {
+			a.others++
+			return false
+		}
+		if in[id] {
+			return false // a duplicate
 		}
 		in[id] = true
 		if f.body != maphash.Bytes(l.seed, payload) {
@@ -57,30 +67,59 @@ func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, la
 		}
 		return true
 	}
-	read := func(s adapters.Stream, in map[string]bool, each func(adapters.Record, envelope.State)) error {
-		return broker.Drain(ctx, names.Of(s, c), func(_ context.Context, r adapters.Record) error {
+	read := func(stream string, in map[string]bool, each func(adapters.Record, envelope.State)) error {
+		return broker.Drain(ctx, stream, func(_ context.Context, r adapters.Record) error {
 			if found(in, r.ID, r.Payload) && each != nil {
 				each(r, envelope.Parse(r.Headers, time.Now()))
 			}
 			return nil
 		})
 	}
-	err := errors.Join(
-		read(adapters.StreamDeadLetter, dead, func(r adapters.Record, s envelope.State) {
-			a.letters = append(a.letters, envelope.FromState(s, r.ID, r.Key, envelope.StripHeaders(r.Headers), r.Payload))
-		}),
-		read(adapters.StreamParking, lot, func(_ adapters.Record, s envelope.State) {
-			a.inParking = append(a.inParking, parked{reference: s.Reference, due: s.DueAt})
-		}),
-		read(adapters.StreamRetry, moving, nil),
-		read(adapters.StreamSuspect, moving, nil),
-		read(adapters.StreamMain, moving, nil),
-		eachLastResort(lastResort, func(d envelope.DeadLetter) {
-			if found(last, d.FailedMessage.ID, d.FailedMessage.Payload) {
-				a.letters = append(a.letters, d)
+	readAll := func() error {
+		return errors.Join(
+			read(names.Of(adapters.StreamDeadLetter, c), dead, func(r adapters.Record, s envelope.State) {
+				a.letters = append(a.letters, envelope.FromState(s, r.ID, r.Key, envelope.StripHeaders(r.Headers), r.Payload))
+			}),
+			read(names.Of(adapters.StreamParking, c), lot, func(_ adapters.Record, s envelope.State) {
+				a.inParking = append(a.inParking, parked{reference: s.Reference, due: s.DueAt})
+			}),
+			read(names.Of(adapters.StreamRetry, c), moving, nil),
+			read(names.Of(adapters.StreamSuspect, c), moving, nil),
+			read(main, moving, nil),
+		)
+	}
+	// missing is how many messages were not found yet, and when the last of them
+	// should be: a broker may keep what waits for its next attempt elsewhere
+	// until then, as RabbitMQ does.
+	missing := func() (n int, until time.Time) {
+		for id, f := range l.fates {
+			if f.last == middleware.OutcomeProcessed || dead[id] || lot[id] || last[id] || moving[id] {
+				continue
 			}
-		}),
-	)
+			n++
+			if f.last == middleware.OutcomeRetried && f.due.After(until) {
+				until = f.due
+			}
+		}
+		return n, until
+	}
+
+	err := eachLastResort(lastResort, func(d envelope.DeadLetter) {
+		if found(last, d.FailedMessage.ID, d.FailedMessage.Payload) {
+			a.letters = append(a.letters, d)
+		}
+	})
+	started := time.Now()
+	for err == nil {
+		if err = readAll(); err != nil {
+			break
+		}
+		n, until := missing()
+		if n == 0 || time.Now().After(later(started, until).Add(patience)) || time.Since(started) > limit {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read back what became of the messages: %w", err)
 	}
@@ -116,6 +155,13 @@ func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, la
 	}
 	slices.Sort(a.lost)
 	return a, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // eachLastResort reads the files of a last resort; none is as good as empty.

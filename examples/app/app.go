@@ -32,7 +32,14 @@ type Broker struct {
 	// that repeat from run to run, and with them, because the jitter is drawn from
 	// the id, everything else does too.
 	Fresh bool
+	// Main names the stream that holds a topic's messages for a group until they
+	// are handled. Nil means that it is the topic.
+	Main func(topic, group string) string
 }
+
+// notFresh begins the topics on a broker that others may use. A program that
+// handles whatever it finds must not find a real order.
+const notFresh = "spillway-example-"
 
 // limit ends a run that does not end by itself, such as on a broker that went
 // away. What is still on its way then is counted as such.
@@ -55,6 +62,10 @@ func Run(ctx context.Context, broker Broker, args []string, stdin io.Reader, std
 		return 2
 	}
 
+	if !broker.Fresh {
+		job.topic = notFresh + job.topic
+	}
+
 	screen := stdout
 	if opts.json {
 		screen = stderr // so that stdout holds the object and nothing else
@@ -73,6 +84,7 @@ func Run(ctx context.Context, broker Broker, args []string, stdin io.Reader, std
 	r.display.report(report{
 		account: a, job: job, took: r.took, interrupted: interrupted, lastResort: r.lastResort,
 		p50: r.ledger.quantile(0.5), p99: r.ledger.quantile(0.99),
+		handledOthers: r.ledger.others(),
 	})
 	if opts.json {
 		if err := writeJSON(stdout, a); err != nil {
@@ -171,7 +183,11 @@ func (r *run) run(ctx context.Context) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := settle(ctx, broker, adapters.Consumer{Topic: r.job.topic, Group: r.job.group}, r.lastResort, r.ledger)
+	main := r.job.topic
+	if r.broker.Main != nil {
+		main = r.broker.Main(r.job.topic, r.job.group)
+	}
+	a, err := settle(ctx, broker, adapters.Consumer{Topic: r.job.topic, Group: r.job.group}, main, r.lastResort, r.ledger)
 	return a, errors.Join(err, broker.Close(ctx))
 }
 

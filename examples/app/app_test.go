@@ -113,7 +113,7 @@ func TestLastResortIsReadBack(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	synctest.Test(t, func(t *testing.T) {
 		code, counts, screen := runWith(t, []memory.Fault{{
-			On: memory.Handoff, Stream: "orders.billing.dlq", Times: 2, // with evidence, and without
+			On: memory.Handoff, Stream: "spillway-example-orders.billing.dlq", Times: 2, // with evidence, and without
 			Do: memory.Fail(fmt.Errorf("no: %w", adapters.ErrTooLarge)),
 		}}, "-n=20")
 		if code != 0 || counts["lastResort"] != 1 || counts["lost"] != 0 {
@@ -151,8 +151,8 @@ func TestAnUnreliableBrokerLosesNothing(t *testing.T) {
 		var faults []memory.Fault
 		for _, stream := range []string{"retry", "parking", "dlq"} {
 			faults = append(faults,
-				memory.Fault{On: memory.Handoff, Stream: "orders.billing." + stream, Times: 2, Do: memory.Fail(errors.New("no quorum"))},
-				memory.Fault{On: memory.Handoff, Stream: "orders.billing." + stream, Do: memory.FailAfter(errors.New("the confirmation got lost"))})
+				memory.Fault{On: memory.Handoff, Stream: "spillway-example-orders.billing." + stream, Times: 2, Do: memory.Fail(errors.New("no quorum"))},
+				memory.Fault{On: memory.Handoff, Stream: "spillway-example-orders.billing." + stream, Do: memory.FailAfter(errors.New("the confirmation got lost"))})
 		}
 		code, counts, screen := runWith(t, faults, "-n=100")
 		if code != 0 || counts["published"] != 100 || counts["lost"] != 0 {

@@ -18,9 +18,15 @@
 // of them, with the body that it was published with. Counters alone would not
 // notice a message that is lost while another one is counted twice.
 //
+// A broker may keep what waits for its next attempt where nothing can read it,
+// as RabbitMQ does. Such messages are looked for until they have been due for a
+// while.
+//
 // Reading back takes the records out of their streams, so that a second run on
-// the same broker starts clean. The streams are those of the examples' own
-// consumer groups.
+// the same broker starts clean. What a run left that was killed is taken out
+// too, and reported. On a broker that others may use, topics have names that
+// nobody else's have, so that no real message is ever handled or taken out. Two
+// runs at a time would handle each other's messages.
 //
 // # Exit codes
 //

@@ -19,10 +19,11 @@ const standsStill = 30 * time.Second
 type ledger struct {
 	seed maphash.Seed
 
-	mu       sync.Mutex
-	fates    map[string]*fate
-	now      tally
-	firstTry []time.Duration // from publishing to processed, of those that needed one attempt
+	mu        sync.Mutex
+	fates     map[string]*fate
+	now       tally
+	strangers int             // messages that came to an end and that nobody here published
+	firstTry  []time.Duration // from publishing to processed, of those that needed one attempt
 }
 
 // fate is what became of a message so far.
@@ -73,8 +74,11 @@ func (l *ledger) outcome(_ context.Context, o middleware.OutcomeInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.fates[o.MessageID]
-	if f == nil {
-		return // of an earlier run on the same broker
+	if f == nil { // of another run on the same broker
+		if isEnd(o.Outcome) {
+			l.strangers++
+		}
+		return
 	}
 	if o.Outcome == middleware.OutcomeRetried {
 		l.now.retries++
@@ -130,6 +134,13 @@ func (l *ledger) tally() tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
+}
+
+// others is how many messages of other runs came to an end here.
+func (l *ledger) others() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.strangers
 }
 
 // quantile of the time from publishing to processed, of what needed one attempt.

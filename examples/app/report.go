@@ -23,6 +23,8 @@ type report struct {
 	interrupted bool
 	lastResort  string // directory
 	p50, p99    time.Duration
+	// handledOthers counts messages of other runs that this one handled.
+	handledOthers int
 }
 
 // lineWidth that the report keeps to, in characters.
@@ -210,6 +212,12 @@ func (r report) verdict(b *strings.Builder, p painter) {
 	if a.twice > 0 {
 		fmt.Fprintf(b, "In two places, and counted in the first: %s. Delivery is at least once.\n", plural(a.twice, "message"))
 	}
+	if a.others > 0 {
+		fmt.Fprintf(b, "Found besides, and taken out: %s of other runs.\n", plural(a.others, "message"))
+	}
+	if r.handledOthers > 0 {
+		fmt.Fprintf(b, "Handled besides: %s of other runs. Of two at a time, each handles messages of the other.\n", plural(r.handledOthers, "message"))
+	}
 }
 
 // cut shortens a text to so many characters.
@@ -231,11 +239,13 @@ type summary struct {
 	Lost         int `json:"lost"`
 	// Pending messages are on their way; only after an interrupt.
 	Pending int `json:"pending,omitempty"`
+	// Others are records of other runs, which were taken out of the streams.
+	Others int `json:"others,omitempty"`
 }
 
 func writeJSON(w io.Writer, a *account) error {
 	return json.NewEncoder(w).Encode(summary{
 		Published: a.published, Processed: a.processed, Retried: a.retried, Parked: a.parked,
-		DeadLettered: a.deadLettered, LastResort: a.lastResort, Lost: len(a.lost), Pending: a.pending,
+		DeadLettered: a.deadLettered, LastResort: a.lastResort, Lost: len(a.lost), Pending: a.pending, Others: a.others,
 	})
 }
