@@ -183,3 +183,35 @@ func (c *connections) cut() {
 	}
 	c.list = nil
 }
+
+// O21: somebody's policy limits the length of every queue. Dead letters are
+// refused then, and stay where they are, instead of pushing others out.
+func TestLengthLimitDropsNoDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := setup(t, rabbitmq.Config{})
+	c := b.consumer(1)
+	b.ensure(c)
+	dlq := queueOf(adapters.StreamDeadLetter, c)
+	policy := "length-" + c.Topic
+	b.ctl("set_policy", "--apply-to", "queues", policy, "^"+dlq+"$", `{"max-length":3}`)
+	t.Cleanup(func() { b.ctl("clear_policy", policy) })
+
+	confirmed := 0
+	for range 50 { // the limit is a soft one
+		err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
+		if err == nil {
+			confirmed++
+			continue
+		}
+		if errors.Is(err, adapters.ErrRefused) || errors.Is(err, adapters.ErrTooLarge) {
+			t.Errorf("final: %v", err)
+		}
+		break
+	}
+	if confirmed == 50 {
+		t.Error("the full queue refused nothing")
+	}
+	if n := len(b.drain(dlq)); n < confirmed || confirmed < 3 {
+		t.Errorf("%d dead letters, and %d were confirmed", n, confirmed)
+	}
+}
