@@ -56,6 +56,17 @@ check-brokers: ## test scripts/brokers itself: starts, crashes, clones
 bench: ## measure the chain and print a table
 	@go run ./internal/bench
 
+# What `make chaos` hits, for how long, and how; docs/reliability.md explains.
+BROKER ?= memory
+DURATION ?= 1m
+SEED ?= 0
+MESSAGES ?= 0
+
+.PHONY: chaos
+chaos: ## kill, cut and restart everything around consumers of BROKER, then look for every message
+	@go build -buildvcs=false -o bin/storm ./internal/storm/cmd
+	@bin/storm -broker $(BROKER) -duration $(DURATION) -seed $(SEED) -messages $(MESSAGES)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(MODULES)

@@ -27,6 +27,7 @@ type Spillway struct {
 	redactor   *poison.Redactor
 	names      adapters.NameRegistry
 	gate       gate
+	outlived   outlived
 	placed     atomic.Bool // the chain is in a Router, or was handed out
 
 	mu          sync.Mutex

@@ -250,6 +250,9 @@ func (s *subscription) ending() bool {
 
 func (s *subscription) deliver(d *adapters.Delivery) {
 	d.Broker, d.State = s.sw.broker, trusted(d)
+	if d.Stream == adapters.StreamSuspect && s.sw.outlived.take(d.ID) {
+		d.Count = 1
+	}
 	leave, ok := s.enter(d)
 	if !ok || s.ending() {
 		s.giveBack(d)
@@ -291,6 +294,7 @@ func (s *subscription) enter(d *adapters.Delivery) (leave func(), ok bool) {
 func (s *subscription) ack(d *adapters.Delivery) {
 	s.awaitStop()
 	if err := d.Settler.Ack(s.settle, d); err != nil {
+		s.unsettled(d)
 		s.sw.cfg.Logger.Warn("acknowledging failed, the broker will deliver the message again",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
 	}
@@ -315,9 +319,21 @@ func (s *subscription) giveBack(d *adapters.Delivery) {
 		s.ack(d)
 		return
 	}
-	if err := d.Settler.Return(s.settle, d); err != nil && !errors.Is(err, adapters.ErrClosed) {
+	err := d.Settler.Return(s.settle, d)
+	if err != nil {
+		s.unsettled(d)
+	}
+	if err != nil && !errors.Is(err, adapters.ErrClosed) {
 		s.sw.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
+	}
+}
+
+// unsettled notes a suspect that did not end the process, although the broker
+// will count it.
+func (s *subscription) unsettled(d *adapters.Delivery) {
+	if d.Stream == adapters.StreamSuspect {
+		s.sw.outlived.add(d.ID)
 	}
 }
 

@@ -519,9 +519,24 @@ func (o *outputPublisher) Publish(topic string, msgs ...*message.Message) error 
 	}
 	p.cancel()
 	if err != nil {
-		return p.fail(fmt.Errorf("publish %d outputs to %s: %w", len(msgs), topic, err))
+		return p.fail(fmt.Errorf("publish %d outputs to %s: %w", len(msgs), topic, p.unpublished(err)))
 	}
 	return p.succeed()
+}
+
+// unpublished says what an error of publishing means that no rule knows: that
+// the broker is away, which must not use up the few attempts of an unknown
+// error; or, of what the broker will never take, that it is permanent.
+func (p *pending) unpublished(err error) error {
+	f := p.chain.cfg.Classifier.Classify(err)
+	switch {
+	case f.Nature != failure.NatureUnknown, f.Class != failure.ClassUnknown, errors.Is(err, message.ErrOutputInNoPublisherHandler):
+		return err
+	case isFinal(err):
+		return failure.Permanent(err)
+	default:
+		return failure.Transient(err, failure.ClassDependencyUnavailable)
+	}
 }
 
 func (o *outputPublisher) publish(topic string, p *pending, msgs []*message.Message) (err error) {

@@ -181,6 +181,26 @@ var Spillway = Rules{
 			External: []string{watermill},
 			Std:      []string{"flag", "testing"},
 		},
+		{
+			// Tells tests where the brokers are, and so is test code.
+			Package: "internal/brokertest",
+			Std:     []string{"testing"},
+		},
+		{
+			// The storm plays producers and consumers on every broker, and publishes
+			// with the brokers' own clients too.
+			Package: "internal/storm",
+			Imports: []string{
+				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
+				"adapters/memory", "adapters/rabbitmq",
+			},
+			External: []string{watermill, "github.com/rabbitmq/amqp091-go"},
+		},
+		{
+			Package: "internal/storm/cmd",
+			Imports: []string{"internal/storm"},
+			Std:     []string{"flag"},
+		},
 	},
 
 	// Tests run whole chains on the embedded broker, and decode what real ones

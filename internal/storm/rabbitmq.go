@@ -1,0 +1,307 @@
+package storm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+)
+
+// rabbitTarget is a RabbitMQ of the storm's own, which scripts/brokers runs.
+type rabbitTarget struct {
+	instance string // name for scripts/brokers
+	script   string
+	url      *url.URL
+	version  string
+}
+
+func (t *rabbitTarget) Start(ctx context.Context) error {
+	var err error
+	if t.script, err = findScript(); err != nil {
+		return err
+	}
+	variables, err := t.brokers(ctx, "up", "--fresh", t.instance)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(variables) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "SPILLWAY_TEST_RABBITMQ="); ok {
+			if t.url, err = url.Parse(value); err != nil {
+				return err
+			}
+		}
+	}
+	if t.url == nil {
+		return errors.New("scripts/brokers names no SPILLWAY_TEST_RABBITMQ")
+	}
+	status, err := t.brokers(ctx, "status", t.instance)
+	if _, after, ok := strings.Cut(status, "version "); ok {
+		t.version, _, _ = strings.Cut(after, " ")
+	}
+	return err
+}
+
+func (t *rabbitTarget) Stop(ctx context.Context) error {
+	_, err := t.brokers(ctx, "down", "--purge", t.instance)
+	return err
+}
+
+// findScript looks upwards, because tests run in their package's folder.
+func findScript() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		script := filepath.Join(dir, "scripts", "brokers")
+		if info, err := os.Stat(script); err == nil && info.Mode().IsRegular() {
+			return script, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("scripts/brokers is not here, nor above")
+		}
+		dir = parent
+	}
+}
+
+// brokers runs scripts/brokers. What it says on the way is in the error.
+func (t *rabbitTarget) brokers(ctx context.Context, args ...string) (stdout string, err error) {
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, t.script, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	// The broker that it starts inherits these; nobody waits for that one.
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return "", fmt.Errorf("scripts/brokers %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
+	}
+	return out.String(), nil
+}
+
+func (t *rabbitTarget) Version() string { return t.version }
+func (t *rabbitTarget) URL() string     { return t.url.String() }
+func (t *rabbitTarget) Addr() string    { return t.url.Host }
+func (t *rabbitTarget) InProcess() bool { return false }
+func (t *rabbitTarget) Kill(string)     {}
+
+func (t *rabbitTarget) Via(addr string) string {
+	via := *t.url
+	via.Host = addr
+	return via.String()
+}
+
+func (t *rabbitTarget) Opener() adapters.Opener { return rabbitmq.Opener() }
+
+func (t *rabbitTarget) Streams(ctx context.Context, c adapters.Consumer) ([]Place, error) {
+	places := []Place{
+		{Stream: adapters.StreamMain, Name: c.Topic + "_" + c.Group, Group: c.Group},
+		{Stream: StreamUndeliverable, Name: "spillway.undeliverable"},
+	}
+	names, err := t.brokers(ctx, "ctl", t.instance, "-q", "list_queues", "--no-table-headers", "name")
+	for name := range strings.Lines(names) {
+		if name = strings.TrimSpace(name); strings.HasPrefix(name, "spillway.delay.") {
+			places = append(places, Place{Stream: StreamDelay, Name: name})
+		}
+	}
+	return places, err
+}
+
+// Held finds more than Drain does: what a queue has expired and not yet handed
+// to the next one is counted, and cannot be got.
+func (t *rabbitTarget) Held(ctx context.Context) (map[string]int, error) {
+	out, err := t.brokers(ctx, "ctl", t.instance, "-q", "list_queues", "--no-table-headers", "name", "messages")
+	held := map[string]int{}
+	for line := range strings.Lines(out) {
+		name, count, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if n, err := strconv.Atoi(count); err == nil && n > 0 {
+			held[name] = n
+		}
+	}
+	return held, err
+}
+
+func (t *rabbitTarget) Trials() []Trial {
+	ctl := func(ctx context.Context, args ...string) error {
+		_, err := t.brokers(ctx, append([]string{"ctl", t.instance}, args...)...)
+		return err
+	}
+	return []Trial{
+		{Name: "kill -9 of the broker", Weight: 3, Broker: true, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
+			if _, err := t.brokers(ctx, "kill", t.instance); err != nil {
+				return "", err
+			}
+			pause(ctx, between(r, 0, 2*time.Second))
+			_, err := t.brokers(ctx, "up", t.instance)
+			return "", err
+		}},
+		{Name: "restart of the broker", Weight: 2, Broker: true, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
+			_, err := t.brokers(ctx, "restart", t.instance)
+			return "", err
+		}},
+		{Name: "memory alarm", Weight: 3, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
+			if err := ctl(ctx, "set_vm_memory_high_watermark", "0.00001"); err != nil {
+				return "", err
+			}
+			pause(ctx, between(r, 500*time.Millisecond, 4*time.Second))
+			return "", ctl(ctx, "set_vm_memory_high_watermark", "absolute", "1GiB")
+		}},
+		{Name: "consumers deleted by the broker", Weight: 3, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
+			// With their connections, and for their queues; they make themselves anew.
+			return "", ctl(ctx, "close_all_connections", "storm")
+		}},
+	}
+}
+
+// Headers have the types that AMQP has, in the forms of the adapter.
+func (t *rabbitTarget) Headers(r *rand.Rand) []adapters.Header {
+	h := func(key, kind string, format string, args ...any) adapters.Header {
+		return adapters.Header{Key: key, Type: kind, Value: fmt.Appendf(nil, format, args...)}
+	}
+	return []adapters.Header{
+		h("int64", "int64", "%d", r.Int64()),
+		h("int32", "int32", "%d", -r.Int32()),
+		h("bool", "bool", "%t", r.IntN(2) == 0),
+		h("float", "float64", "%d.5", r.IntN(1000)),
+		h("time", "timestamp", "%d", 1_700_000_000+r.IntN(1_000_000)),
+		h("void", "void", ""),
+		h("table", "table", `{"deep":{"n":%d},"list":[1,"ü",null]}`, r.Int64()),
+		{Key: "bytes", Type: "bytes", Value: []byte{0, 0xff, byte(r.Int())}},
+	}
+}
+
+// fieldOf is what the client sends for a header.
+func fieldOf(h adapters.Header) (any, error) {
+	text := string(h.Value)
+	switch h.Type {
+	case "":
+		return text, nil
+	case "int64":
+		return strconv.ParseInt(text, 10, 64)
+	case "int32":
+		n, err := strconv.ParseInt(text, 10, 32)
+		return int32(n), err
+	case "bool":
+		return strconv.ParseBool(text)
+	case "float64":
+		return strconv.ParseFloat(text, 64)
+	case "timestamp":
+		n, err := strconv.ParseInt(text, 10, 64)
+		return time.Unix(n, 0), err
+	case "void":
+		return nil, nil
+	case "bytes":
+		return h.Value, nil
+	case "table":
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		var v map[string]any
+		if err := dec.Decode(&v); err != nil {
+			return nil, err
+		}
+		return nested(v), nil
+	}
+	return nil, fmt.Errorf("storm: no AMQP type %q", h.Type)
+}
+
+func nested(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		n, _ := v.Int64() // Headers makes no other numbers
+		return n
+	case []any:
+		for i := range v {
+			v[i] = nested(v[i])
+		}
+	case map[string]any:
+		table := amqp.Table{}
+		for key, e := range v {
+			table[key] = nested(e)
+		}
+		return table
+	}
+	return v
+}
+
+// NativePublisher publishes as a service does that knows no Spillway: its id is
+// the message-id property.
+func (t *rabbitTarget) NativePublisher(url string) (NativePublisher, error) {
+	return &rabbitPublisher{url: url}, nil
+}
+
+type rabbitPublisher struct {
+	url string
+
+	mu   sync.Mutex // 32 lanes at most wait for a connection; the storm can wait
+	conn *amqp.Connection
+	ch   *amqp.Channel
+}
+
+func (p *rabbitPublisher) channel() (*amqp.Channel, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ch != nil && !p.ch.IsClosed() {
+		return p.ch, nil
+	}
+	if p.conn != nil {
+		_ = p.conn.Close()
+	}
+	var err error
+	p.conn, err = amqp.DialConfig(p.url, amqp.Config{Heartbeat: 5 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	if p.ch, err = p.conn.Channel(); err != nil {
+		return nil, err
+	}
+	return p.ch, p.ch.Confirm(false)
+}
+
+func (p *rabbitPublisher) Publish(ctx context.Context, topic string, r adapters.Record) error {
+	ch, err := p.channel()
+	if err != nil {
+		return err
+	}
+	headers := amqp.Table{}
+	for _, h := range r.Headers {
+		if headers[h.Key], err = fieldOf(h); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, topic, "", false, false, amqp.Publishing{
+		MessageId: r.ID, Body: r.Payload, Headers: headers, DeliveryMode: amqp.Persistent,
+	})
+	if err != nil {
+		return err
+	}
+	acked, err := confirm.WaitContext(ctx)
+	if err == nil && !acked {
+		err = errors.New("not confirmed")
+	}
+	return err
+}
+
+func (p *rabbitPublisher) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return nil
+	}
+	return p.conn.Close()
+}
