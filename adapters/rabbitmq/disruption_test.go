@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
@@ -74,7 +75,7 @@ func TestAlarmBlocksPublishersOnly(t *testing.T) {
 }
 
 // R5 in small, and section 11: no id is lost when the broker restarts below
-// consumers that hand off.
+// consumers that hand off. R23: nor what came transient, once it was handed off.
 func TestBrokerRestartLosesNothing(t *testing.T) {
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(20)
@@ -125,6 +126,14 @@ func TestBrokerRestartLosesNothing(t *testing.T) {
 			}
 		})
 	}
+	transient := b.consumer(1)
+	waiting := b.subscribe(transient)
+	for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamDeadLetter} {
+		b.publish(transient.Topic, "", amqp.Publishing{Headers: amqp.Table{"_watermill_message_uuid": "transient"}, DeliveryMode: amqp.Transient})
+		d := b.next(waiting)
+		b.handoff(adapters.Handoff{Consumer: transient, Stream: stream, Record: d.Record, Due: time.Now().Add(10 * time.Minute)})
+		b.ack(d)
+	}
 	wait(t, halfway, "some are dead letters")
 	b.ctl("stop_app")
 	b.ctl("start_app")
@@ -145,6 +154,15 @@ func TestBrokerRestartLosesNothing(t *testing.T) {
 		duplicates += max(seen[fmt.Sprint(i)]-1, 0)
 	}
 	t.Logf("%d duplicates", duplicates)
+	for what, n := range map[string]int{
+		"wait":             b.depth(fmt.Sprintf("%s.delay.%dms", b.cfg.Prefix, rabbitmq.NewLadder(125*time.Millisecond, 15*time.Minute).Rung(10*time.Minute).Milliseconds())),
+		"are parked":       b.parked(transient),
+		"are dead letters": b.depth(queueOf(adapters.StreamDeadLetter, transient)),
+	} {
+		if n != 1 {
+			t.Errorf("%d messages that came transient %s, want 1", n, what)
+		}
+	}
 }
 
 // reconnect replaces the plain client after the broker threw everybody out.
@@ -172,8 +190,12 @@ func TestMaximumMessageSize(t *testing.T) {
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
 	b.ensure(c)
-	b.ctl("eval", "application:set_env(rabbit, max_message_size, 100000).")
-	t.Cleanup(func() { b.ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).") })
+	usual := strings.TrimSpace(b.ctl("eval", "application:get_env(rabbit, max_message_size, 134217728)."))
+	limit := func(n string) { // RabbitMQ 4 reads the second
+		b.ctl("eval", "[application:set_env(rabbit, max_message_size, "+n+"), persistent_term:put(max_message_size, "+n+")].")
+	}
+	limit("100000")
+	t.Cleanup(func() { limit(usual) })
 	sub := b.subscribe(c)
 	record := adapters.Record{ID: "fits", Payload: make([]byte, 100_000)}
 	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})

@@ -195,14 +195,14 @@ func (t *topology) ensureExchange(ctx context.Context, p place) error {
 func (t *topology) declareOwn(d *declarer, c adapters.Consumer) {
 	back, lost := t.returnExchange(), t.undeliverable()
 	d.exchange(lost, exchangeFanout, nil)
-	d.queue(lost, amqp.Table{"x-queue-type": queueTypeQuorum, "x-delivery-limit": neverDropped})
+	d.queue(lost, lasting())
 	d.bind(lost, "", lost)
 	// Without the alternate exchange, one destination that is missing makes its
 	// rungs keep and offer again whatever lies before the others' messages.
 	d.exchange(back, exchangeDirect, amqp.Table{"alternate-exchange": lost})
 
 	dead := t.names.Of(adapters.StreamDeadLetter, c)
-	d.queue(dead, amqp.Table{"x-queue-type": queueTypeQuorum, "x-delivery-limit": neverDropped})
+	d.queue(dead, lasting())
 
 	retry := t.names.Of(adapters.StreamRetry, c)
 	d.queue(retry, t.netted(dead))
@@ -213,6 +213,12 @@ func (t *topology) declareOwn(d *declarer, c adapters.Consumer) {
 	suspect := t.names.Of(adapters.StreamSuspect, c)
 	d.queue(suspect, t.netted(dead))
 	d.bind(suspect, suspect, back)
+}
+
+// lasting are the arguments of a queue that nothing leaves by itself. Where
+// somebody's policy limits its length, it refuses instead of dropping.
+func lasting() amqp.Table {
+	return amqp.Table{"x-queue-type": queueTypeQuorum, "x-delivery-limit": neverDropped, "x-overflow": "reject-publish"}
 }
 
 // declareParking declares a queue whose messages move to c's retry queue when

@@ -203,11 +203,12 @@ var Spillway = Rules{
 		},
 	},
 
-	// Tests run whole chains on the embedded broker.
+	// Tests run whole chains on the embedded broker, and decode what real ones
+	// dead-letter by themselves.
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "internal/brokertest",
+			"adapters/adaptertest", "adapters/memory", "poison/foreign", "internal/brokertest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},
