@@ -55,6 +55,7 @@ type service struct {
 	running chan error
 
 	mu       sync.Mutex
+	starts   int
 	outcomes []middleware.OutcomeInfo
 	attempts []middleware.AttemptInfo
 	handoffs []handoffFailure
@@ -109,7 +110,12 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 	}
 	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Logger = logger
-	cfg.Hooks = middleware.Tee(cfg.Hooks, middleware.Hooks{
+	cfg.Hooks = middleware.Tee(middleware.Hooks{
+		OnStart: func(context.Context, middleware.StartInfo) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.starts++
+		},
 		OnAttempt: func(_ context.Context, i middleware.AttemptInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -129,7 +135,7 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 			default:
 			}
 		},
-	})
+	}, cfg.Hooks)
 	var err error
 	if s.sw, err = spillway.Open(t.Context(), "memory://", cfg, opener); err != nil {
 		t.Fatal(err)
@@ -141,7 +147,13 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 // installed is newService with the chain in place.
 func installed(t *testing.T, cfg spillway.Config) *service {
 	t.Helper()
-	s := newService(t, cfg)
+	return installedOn(t, memory.New(memory.Config{}), cfg)
+}
+
+// installedOn is serviceOn with the chain in place.
+func installedOn(t *testing.T, broker *memory.Broker, cfg spillway.Config) *service {
+	t.Helper()
+	s := serviceOn(t, broker, cfg)
 	s.sw.Install(s.router)
 	return s
 }
@@ -209,6 +221,14 @@ func (s *service) send(msgs ...*message.Message) {
 	s.t.Helper()
 	if err := s.broker.Publisher().Publish(topic, msgs...); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// put writes a record to a stream, as any program can. Its body is its id.
+func put(t *testing.T, b *memory.Broker, stream, id string, headers ...adapters.Header) {
+	t.Helper()
+	if err := b.Publish(stream, adapters.Record{ID: id, Payload: []byte(id), Headers: headers}); err != nil {
+		t.Fatal(err)
 	}
 }
 
