@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/build"
 )
 
 // errNilPublisher is what every guard answers to a missing publisher.
@@ -127,7 +127,7 @@ type StampConfig struct {
 // publisher decorator. Messages that need no stamp are passed on as they are;
 // others are copied, with their context.
 func Stamp(cfg StampConfig) message.PublisherDecorator {
-	cfg.ProducerVersion = cmp.Or(cfg.ProducerVersion, buildVersion())
+	cfg.ProducerVersion = cmp.Or(cfg.ProducerVersion, build.Version())
 	cfg.ProducerVersionKey = cmp.Or(cfg.ProducerVersionKey, DefaultProducerVersionKey)
 	cfg.SchemaVersionKey = cmp.Or(cfg.SchemaVersionKey, DefaultSchemaVersionKey)
 	return guard(func(topic string, messages []*message.Message) ([]*message.Message, error) {
@@ -159,23 +159,6 @@ func Stamp(cfg StampConfig) message.PublisherDecorator {
 func (cfg StampConfig) needed(msg *message.Message, key, value string) bool {
 	have := msg.Metadata.Get(key)
 	return value != "" && have != value && (have == "" || cfg.Overwrite)
-}
-
-// buildVersion is the version of the running program, or empty.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
 }
 
 // refusal marks the error of a message that was refused before it was
