@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/poison"
 )
 
@@ -110,6 +112,25 @@ func TestNoSecretInReturnedErrors(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Taking a secret out of an error must not take out what the error means.
+func TestPublishErrorWithASecretKeepsItsClass(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		err := fmt.Errorf("dial amqp://user:%s@broker:5672/prod: %w", secret, syscall.ECONNREFUSED)
+		s.broker.Inject(memory.Fault{On: memory.Publish, Stream: outTopic, Do: memory.Fail(err)})
+		s.produce(func(*message.Message) ([]*message.Message, error) { return outputs("a"), nil })
+		s.start()
+		s.publish("body")
+		after(0)
+		if o := s.lastOutcome(); o.Outcome != middleware.OutcomeRetried || o.Failure.Class != failure.ClassDependencyUnavailable {
+			t.Errorf("%s as %s, want retried as dependency_unavailable", o.Outcome, o.Failure.Class)
+		}
+		_, st := only(t, s.broker, retryOf)
+		wantNoSecret(t, "the error text", st.Message)
+		s.stop()
+	})
 }
 
 func TestNoSecretWhenOpenFails(t *testing.T) {
