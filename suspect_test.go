@@ -1,10 +1,12 @@
 package spillway_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
@@ -12,7 +14,7 @@ import (
 
 // suspected writes a message to the suspect stream, as a process does that finds
 // it delivered too often.
-func suspected(t *testing.T, b *memory.Broker, id string) {
+func suspected(t *testing.T, b *memory.Broker, topic, id string) {
 	t.Helper()
 	err := connect(t, b).Handoff(t.Context(), adapters.Handoff{
 		Consumer: adapters.Consumer{Topic: topic, Group: group}, Stream: adapters.StreamSuspect,
@@ -46,7 +48,7 @@ func TestNeighbourOnMainDoesNotConvictASuspect(t *testing.T) {
 			})
 			s.start()
 			if n == 0 {
-				suspected(t, b, "s")
+				suspected(t, b, topic, "s")
 				put(t, b, topic, "killer")
 			}
 			after(time.Minute)
@@ -132,12 +134,75 @@ func TestReturnOfASuspectDuringCloseLeavesOneCopy(t *testing.T) {
 			return msg.Context().Err()
 		})
 		s.start()
-		suspected(t, s.broker, "s")
+		suspected(t, s.broker, topic, "s")
 		<-entered
 		s.broker.Inject(memory.Fault{On: memory.Handoff, Stream: suspectOf, Do: memory.Delay(3 * time.Second)})
 		h.Stop() // closes the subscription; the broker stays open
 		after(time.Minute)
 		wantDepths(t, s.broker, map[string]int{suspectOf: 1})
 		s.stop()
+	})
+}
+
+// A handler that hangs keeps a suspect waiting for 30 s, and a suspect that hangs
+// keeps all others waiting for as long again.
+func TestWaitsForASuspectEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{Concurrency: 2})
+		begun := time.Now()
+		at := map[string]time.Duration{}
+		s.consume(func(msg *message.Message) error {
+			at[msg.UUID] = time.Since(begun)
+			if msg.UUID != "healthy" {
+				work(time.Hour)
+			}
+			return nil
+		})
+		s.start()
+		put(t, s.broker, topic, "hangs")
+		after(time.Second)
+		suspected(t, s.broker, topic, "suspect")
+		after(time.Second)
+		put(t, s.broker, topic, "healthy")
+		after(2 * time.Hour)
+		s.stop()
+		want := map[string]time.Duration{"hangs": 0, "suspect": 31 * time.Second, "healthy": 61 * time.Second}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("begun after (-want +got):\n%s", diff)
+		}
+		wantDepths(t, s.broker, nil)
+	})
+}
+
+// The suspects of two consumers in one process take turns too.
+func TestSuspectsOfTwoConsumersTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		var mu sync.Mutex
+		inside, handled := 0, 0
+		handle := func(*message.Message) error {
+			mu.Lock()
+			handled++
+			if inside++; inside > 1 {
+				t.Error("two suspects at a time")
+			}
+			mu.Unlock()
+			work(10 * time.Second)
+			mu.Lock()
+			inside--
+			mu.Unlock()
+			return nil
+		}
+		s.consume(handle)
+		s.router.AddConsumerHandler("refund", "refunds", s.sw.Subscriber(), handle)
+		s.start()
+		suspected(t, s.broker, topic, "a")
+		suspected(t, s.broker, "refunds", "b")
+		after(20 * time.Second)
+		s.stop()
+		if handled != 2 {
+			t.Errorf("%d suspects were handled within the time of both, want 2", handled)
+		}
+		wantDepths(t, s.broker, nil)
 	})
 }
