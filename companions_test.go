@@ -442,27 +442,14 @@ func TestForbiddenCompanionsAreRefusedAtStart(t *testing.T) {
 
 func TestForbiddenCompanionsAreRefusedForHandlersAddedLater(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	var err error
-	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.sw.Install(s.router)
-	s.consume(func(*message.Message) error { return nil })
-	s.start()
-	s.router.AddConsumerHandler("late", "refunds", s.sw.Subscriber(), func(*message.Message) error { return nil }).
-		AddMiddleware(wmw.InstantAck)
-	err = s.router.RunHandlers(t.Context())
+	err := refusedLater(t, func(s *service) {
+		s.router.AddConsumerHandler("late", "refunds", s.sw.Subscriber(), func(*message.Message) error { return nil }).
+			AddMiddleware(wmw.InstantAck)
+	})
 	if err == nil {
 		t.Fatal("it was not refused")
 	}
 	wantContains(t, err.Error(), "InstantAck")
-	if err := s.router.Close(); err == nil {
-		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
-	}
-	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestAllowedCompanionsAreNotRefused(t *testing.T) {

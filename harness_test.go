@@ -57,7 +57,7 @@ type service struct {
 	mu       sync.Mutex
 	starts   int
 	outcomes []middleware.OutcomeInfo
-	attempts []middleware.AttemptInfo
+	attempts []int // by number, as the handler was called
 	handoffs []handoffFailure
 	logs     *logBuffer
 	changed  chan struct{} // gets a value after an outcome, if nobody looked meanwhile
@@ -119,7 +119,7 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 		OnAttempt: func(_ context.Context, i middleware.AttemptInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.attempts = append(s.attempts, i)
+			s.attempts = append(s.attempts, i.Attempt)
 		},
 		OnHandoffFailure: func(_ context.Context, i middleware.HandoffFailureInfo) {
 			s.mu.Lock()
@@ -186,6 +186,29 @@ func (s *service) refused() error {
 		s.t.Error(closeErr)
 	}
 	return err
+}
+
+// refusedLater starts a Router, adds a handler to it, and returns the error for
+// which that is not started. Not for bubbles, like refused.
+func refusedLater(t *testing.T, add func(s *service)) error {
+	t.Helper()
+	s := newService(t, spillway.Config{})
+	var err error
+	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.sw.Install(s.router)
+	s.consume(func(*message.Message) error { return nil })
+	s.start()
+	add(s)
+	refusal := s.router.RunHandlers(t.Context())
+	if err := s.router.Close(); err == nil {
+		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
+	}
+	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	return refusal
 }
 
 // stop ends the process in the right order, and everything must end well.
@@ -256,6 +279,17 @@ func (s *service) wantOutcomes(want ...middleware.Outcome) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.outcomesNow()); diff != "" {
 		s.t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// wantAttempts compares the numbers of the attempts, in the order in which the
+// handler was called.
+func (s *service) wantAttempts(want ...int) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff(want, s.attempts); diff != "" {
+		s.t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 }
 

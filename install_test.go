@@ -1,7 +1,6 @@
 package spillway_test
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -59,26 +58,13 @@ func TestHandlersOfOtherGroupsAndTopicsAreNotRefused(t *testing.T) {
 
 func TestHandlerAddedLaterThatSharesAConsumerIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	var err error
-	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.sw.Install(s.router)
-	s.consume(func(*message.Message) error { return nil })
-	s.start()
-	s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
-	err = s.router.RunHandlers(t.Context())
+	err := refusedLater(t, func(s *service) {
+		s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
+	})
 	if err == nil {
 		t.Fatal("it was not refused")
 	}
 	wantContains(t, err.Error(), `"audit"`, `"charge"`)
-	if err := s.router.Close(); err == nil {
-		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
-	}
-	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
 }
 
 // What a decorator outside of ours refuses is no failure of its handler, only
