@@ -150,9 +150,12 @@ func TestWaitsForASuspectEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := installed(t, spillway.Config{Concurrency: 2})
 		begun := time.Now()
+		var mu sync.Mutex
 		at := map[string]time.Duration{}
 		s.consume(func(msg *message.Message) error {
+			mu.Lock()
 			at[msg.UUID] = time.Since(begun)
+			mu.Unlock()
 			if msg.UUID != "healthy" {
 				work(time.Hour)
 			}
