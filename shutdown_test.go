@@ -529,12 +529,16 @@ func TestSecondCloseWaitsForTheFirst(t *testing.T) {
 		s.consume(func(*message.Message) error { work(5 * time.Second); return nil })
 		s.start()
 		s.publish("body")
+		begun := time.Now()
 		after(time.Second)
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
 				if err := s.sw.Close(t.Context()); err != nil {
 					t.Error(err)
+				}
+				if took := time.Since(begun); took < 5*time.Second {
+					t.Errorf("Close returned after %s, while the handler ran", took)
 				}
 			})
 			after(time.Second)
