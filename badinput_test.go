@@ -43,8 +43,7 @@ func TestBodiesArriveInTheDeadLetterUnchanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				s := serviceOn(t, memory.New(memory.Config{MaxMessageBytes: limit}), spillway.Config{})
-				s.sw.Install(s.router)
+				s := installedOn(t, memory.New(memory.Config{MaxMessageBytes: limit}), spillway.Config{})
 				s.consume(twiceThenForGood)
 				s.start()
 				if err := s.broker.Publish(topic, adapters.Record{ID: "1", Payload: body}); err != nil {
@@ -71,8 +70,7 @@ func TestMetadataNearTheLimitLeavesRoomForOurs(t *testing.T) {
 	for _, user := range []int{0, 2000, 3000, 3400} {
 		t.Run(fmt.Sprintf("%d bytes of the user", user), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				s := serviceOn(t, memory.New(memory.Config{MaxMetadataBytes: limit}), spillway.Config{})
-				s.sw.Install(s.router)
+				s := installedOn(t, memory.New(memory.Config{MaxMetadataBytes: limit}), spillway.Config{})
 				s.consume(func(msg *message.Message) error {
 					return failure.Permanent(errors.New(strings.Repeat("é", 1<<19)))
 				})
@@ -103,6 +101,24 @@ func TestMetadataNearTheLimitLeavesRoomForOurs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// R14: the budget for our keys is what the user's headers leave, and optional
+// keys go first: the error text stays, cut, as long as there is room for it.
+func TestUserHeadersAreInTheBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installedOn(t, memory.New(memory.Config{MaxMetadataBytes: 2000}), spillway.Config{})
+		s.consume(func(*message.Message) error {
+			return failure.Permanent(errors.New("invalid: "+strings.Repeat("x", 400)), failure.Code("BAD_SCHEMA"))
+		})
+		s.start()
+		put(t, s.broker, topic, "m", adapters.Header{Key: "baggage", Value: []byte(strings.Repeat("u", 1100))})
+		after(time.Minute)
+		if rec, st := only(t, s.broker, dlqOf); st.Message == "" || st.Code == "" {
+			t.Errorf("no error text or code, though there is room: %q", rec.Headers)
+		}
+		s.stop()
+	})
 }
 
 // Metadata that fills the whole limit leaves no room for ours: no stream can
@@ -180,12 +196,7 @@ func TestForgedStateOnMainIsIgnored(t *testing.T) {
 func TestWellForgedStateOnMainIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := installed(t, spillway.Config{})
-		var attempts []int
-		s.consume(func(msg *message.Message) error {
-			d, _ := spillway.DeliveryFrom(msg.Context())
-			attempts = append(attempts, d.State.Attempt)
-			return errors.New("no")
-		})
+		s.consume(func(*message.Message) error { return errors.New("no") })
 		s.start()
 		pairs, _ := envelope.State{
 			Attempt: 4, ConsumerGroup: group, Source: envelope.Position{Topic: topic}, DueAt: time.Now().Add(time.Hour),
@@ -198,9 +209,7 @@ func TestWellForgedStateOnMainIsIgnored(t *testing.T) {
 		s.send(msg)
 		after(time.Hour)
 		s.stop()
-		if diff := cmp.Diff([]int{1, 2, 3, 4, 5}, attempts); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		s.wantAttempts(1, 2, 3, 4, 5)
 		if _, st := only(t, s.broker, dlqOf); st.ReplayCount != 0 || st.DeadLetterID == "mine" {
 			t.Errorf("dead letter %s of replay %d", st.DeadLetterID, st.ReplayCount)
 		}
@@ -262,12 +271,7 @@ func TestForgedStateOnRetryIsClamped(t *testing.T) {
 func TestStateOfAnotherConsumerOnRetryIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := installed(t, spillway.Config{})
-		var attempts []int
-		s.consume(func(msg *message.Message) error {
-			d, _ := spillway.DeliveryFrom(msg.Context())
-			attempts = append(attempts, d.State.Attempt)
-			return nil
-		})
+		s.consume(func(*message.Message) error { return nil })
 		s.start()
 		pairs, _ := envelope.State{Attempt: 7, ConsumerGroup: "audit", Source: envelope.Position{Topic: topic}}.Pairs(0)
 		rec := adapters.Record{ID: "1"}
@@ -279,9 +283,57 @@ func TestStateOfAnotherConsumerOnRetryIsIgnored(t *testing.T) {
 		}
 		after(0)
 		s.stop()
-		if diff := cmp.Diff([]int{1, 1}, attempts); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
+		s.wantAttempts(1, 1)
+	})
+}
+
+// Forged state gets no message more or fewer attempts, whatever the case of its
+// keys, and no handler to see it.
+func TestForgedStateChangesNoBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		calls := map[string]int{}
+		s.consume(func(msg *message.Message) error {
+			calls[msg.UUID]++
+			for k := range msg.Metadata {
+				if strings.HasPrefix(strings.ToLower(k), "spillway-") {
+					t.Errorf("%s: the handler sees %s", msg.UUID, k)
+				}
+			}
+			return failure.Transient(errors.New("later"))
+		})
+		s.start()
+		forged := func(group string) []adapters.Header {
+			return []adapters.Header{
+				{Key: "Spillway-Attempt", Value: []byte("11")}, {Key: "spillway-attempt", Value: []byte("999999")},
+				{Key: "SPILLWAY-DUE-AT", Value: []byte("9999-01-01T00:00:00Z")}, {Key: "spillway-replay-count", Value: []byte("10")},
+				{Key: "spillway-source-topic", Value: []byte(topic)}, {Key: "spillway-consumer-group", Value: []byte(group)},
+			}
 		}
+		put(t, s.broker, topic, "main", forged(group)...)
+		put(t, s.broker, retryOf, "retry", forged("audit")...)
+		after(2 * time.Hour)
+		if diff := cmp.Diff(map[string]int{"main": 12, "retry": 12}, calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		s.stop()
+	})
+}
+
+// Invariant 4: where a position is not known it is absent, not invented. A record
+// that somebody wrote to the retry stream by hand has none on the topic.
+func TestRecordWrittenToRetryHasNoSourcePosition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.consume(func(*message.Message) error { return failure.Permanent(errors.New("bad")) })
+		s.start()
+		put(t, s.broker, retryOf, "by hand")
+		after(time.Minute)
+		_, st := only(t, s.broker, dlqOf)
+		if diff := cmp.Diff(envelope.Position{Topic: topic}, st.Source); diff != "" {
+			t.Errorf("source (-want +got):\n%s", diff)
+		}
+		s.stop()
 	})
 }
 

@@ -96,8 +96,7 @@ func TestTooLargeIsTrimmedOnceThenGoesToTheLastResort(t *testing.T) {
 	t.Parallel()
 	const limit = 10_000
 	dir := t.TempDir()
-	s := serviceOn(t, memory.New(memory.Config{MaxMessageBytes: limit, HeadRoom: memory.NoHeadRoom}), spillway.Config{LastResort: dir})
-	s.sw.Install(s.router)
+	s := installedOn(t, memory.New(memory.Config{MaxMessageBytes: limit, HeadRoom: memory.NoHeadRoom}), spillway.Config{LastResort: dir})
 	s.consume(func(*message.Message) error { return failure.Permanent(errors.New("no"), failure.ClassValidation) })
 	s.start()
 	body := bytes.Repeat([]byte{0xff, 0, 'a', '"'}, limit/4-25)
@@ -135,8 +134,7 @@ func TestTooLargeIsTrimmedOnceThenGoesToTheLastResort(t *testing.T) {
 func TestFullSizeMessageFitsItsDeadLetterStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const limit = 10_000
-		s := serviceOn(t, memory.New(memory.Config{MaxMessageBytes: limit}), spillway.Config{})
-		s.sw.Install(s.router)
+		s := installedOn(t, memory.New(memory.Config{MaxMessageBytes: limit}), spillway.Config{})
 		s.consume(func(*message.Message) error { return failure.Permanent(errors.New(strings.Repeat("é", 1000))) })
 		s.start()
 		s.publish(strings.Repeat("x", limit-10))
@@ -178,8 +176,7 @@ func TestRefusedWithoutALastResortStaysWithAnAlarm(t *testing.T) {
 // own stream. The letter comes back the later, the more often it came.
 func TestDeadLetterConsumerNeverFeedsItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newService(t, spillway.Config{Group: "ops"})
-		s.sw.Install(s.router)
+		s := installed(t, spillway.Config{Group: "ops"})
 		var at []time.Time
 		s.router.AddConsumerHandler("look", dlqOf, s.sw.Subscriber(), func(*message.Message) error {
 			s.mu.Lock()
@@ -445,8 +442,7 @@ func TestEachPoisonMessageGetsItsAttemptsOverRestarts(t *testing.T) {
 		broker := memory.New(memory.Config{Partitions: 2})
 		calls := map[string]int{}
 		for run := range 10 {
-			s := serviceOn(t, broker, spillway.Config{})
-			s.sw.Install(s.router)
+			s := installedOn(t, broker, spillway.Config{})
 			s.consume(func(msg *message.Message) error {
 				calls[msg.UUID]++
 				if strings.HasPrefix(msg.UUID, "poison") {
@@ -479,8 +475,7 @@ func TestWaitingMessageIsHandledOnceAtItsDueTimeOverRestarts(t *testing.T) {
 		var handled []time.Time
 		var due time.Time
 		for run := range 20 {
-			s := serviceOn(t, broker, spillway.Config{})
-			s.sw.Install(s.router)
+			s := installedOn(t, broker, spillway.Config{})
 			s.consume(func(msg *message.Message) error {
 				if d, _ := spillway.DeliveryFrom(msg.Context()); d.State.Attempt == 1 {
 					return failure.RetryAfter(errors.New("not yet"), time.Minute)
@@ -511,15 +506,13 @@ func TestCrashBetweenHandoffAndAckIsADuplicateWithOneID(t *testing.T) {
 		broker := memory.New(memory.Config{})
 		broker.Inject(memory.Fault{On: memory.Ack, Do: memory.Crash()})
 		permanent := func(*message.Message) error { return failure.Permanent(errors.New("no")) }
-		s := serviceOn(t, broker, spillway.Config{})
-		s.sw.Install(s.router)
+		s := installedOn(t, broker, spillway.Config{})
 		s.consume(permanent)
 		s.start()
 		s.publish("body")
 		after(0)
 		s.stop()
-		next := serviceOn(t, broker, spillway.Config{})
-		next.sw.Install(next.router)
+		next := installedOn(t, broker, spillway.Config{})
 		next.consume(permanent)
 		next.start()
 		after(0)
@@ -554,8 +547,7 @@ func TestPolicyChangeStrandsNothing(t *testing.T) {
 			{Attempts: policy.Attempts{Unknown: 20}, Backoff: policy.Backoff{Base: time.Minute, Jitter: policy.JitterNone}},
 			{Attempts: policy.Attempts{Unknown: 3}, Backoff: policy.Backoff{Base: time.Second}},
 		} {
-			s := serviceOn(t, broker, spillway.Config{Policy: p})
-			s.sw.Install(s.router)
+			s := installedOn(t, broker, spillway.Config{Policy: p})
 			s.consume(func(msg *message.Message) error {
 				if fail {
 					return errors.New("no")
@@ -662,12 +654,7 @@ func TestForgedBrokerCountersMeanNothing(t *testing.T) {
 func TestReplayHasAFreshBudgetAndKeepsItsLineage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := installed(t, spillway.Config{})
-		var attempts []int
-		s.consume(func(msg *message.Message) error {
-			d, _ := spillway.DeliveryFrom(msg.Context())
-			attempts = append(attempts, d.State.Attempt)
-			return errors.New("no")
-		})
+		s.consume(func(*message.Message) error { return errors.New("no") })
 		s.start()
 		s.publish("body")
 		after(time.Hour)
@@ -676,9 +663,7 @@ func TestReplayHasAFreshBudgetAndKeepsItsLineage(t *testing.T) {
 		after(time.Hour)
 		_, second := only(t, s.broker, dlqOf)
 		s.stop()
-		if diff := cmp.Diff([]int{1, 2, 3, 4, 5, 1, 2, 3, 4, 5}, attempts); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		s.wantAttempts(1, 2, 3, 4, 5, 1, 2, 3, 4, 5)
 		if second.ReplayOf != first.DeadLetterID || second.DeadLetterID == first.DeadLetterID || second.ReplayCount != 1 {
 			t.Errorf("first %s; second %s of %s, replay %d", first.DeadLetterID, second.DeadLetterID, second.ReplayOf, second.ReplayCount)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/policy"
 )
 
 // randomFaults is a script of things that go wrong. None of them is final.
@@ -86,8 +87,7 @@ func TestNothingIsLostWhateverHappens(t *testing.T) {
 				}
 
 				process := func(h func(*message.Message) ([]*message.Message, error)) *service {
-					s := serviceOn(t, broker, spillway.Config{Concurrency: 1 + rng.IntN(4)})
-					s.sw.Install(s.router)
+					s := installedOn(t, broker, spillway.Config{Concurrency: 1 + rng.IntN(4)})
 					s.produce(func(msg *message.Message) ([]*message.Message, error) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -156,5 +156,103 @@ func TestNothingIsLostWhateverHappens(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The same in real time, where the race detector sees what a bubble puts in
+// order: processes come and go, gently and not, while subscriptions break,
+// confirmations get lost, and handlers do all that handlers do.
+func TestNothingIsLostInRealTime(t *testing.T) {
+	t.Parallel()
+	const n = 1500
+	b := memory.New(memory.Config{Partitions: 3})
+	b.Inject(
+		memory.Fault{On: memory.Handoff, Skip: 20, Times: 20, Do: memory.Fail(nil)},
+		memory.Fault{On: memory.Handoff, Skip: 10, Times: 20, Do: memory.FailAfter(nil)},
+		memory.Fault{On: memory.Ack, Skip: 50, Times: 20, Do: memory.Fail(nil)},
+		memory.Fault{On: memory.Ack, Skip: 90, Times: 20, Do: memory.Lose()},
+		memory.Fault{On: memory.Deliver, Skip: 100, Times: 30, Do: memory.Twice()},
+		memory.Fault{On: memory.Deliver, Skip: 300, Times: 1, Do: memory.Disconnect()},
+		memory.Fault{On: memory.Publish, Stream: outTopic, Skip: 30, Times: 30, Do: memory.Fail(nil)},
+		memory.Fault{On: memory.Return, Skip: 3, Times: 5, Do: memory.Fail(nil)},
+	)
+	var mu sync.Mutex
+	done := map[string]bool{}
+	handler := func(msg *message.Message) ([]*message.Message, error) {
+		clear(msg.Payload)
+		msg.Metadata.Set("spillway-attempt", "99")
+		switch r := rand.IntN(20); {
+		case r == 0:
+			return nil, failure.Permanent(errors.New("bad"))
+		case r == 1:
+			panic("boom")
+		case r < 5:
+			return nil, failure.Transient(errors.New("later"))
+		case r == 5:
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-msg.Context().Done():
+				return nil, msg.Context().Err()
+			}
+		}
+		mu.Lock()
+		done[msg.UUID] = true
+		mu.Unlock()
+		if rand.IntN(3) == 0 {
+			return outputs("of " + msg.UUID), nil
+		}
+		return nil, nil
+	}
+	cfg := spillway.Config{
+		Concurrency: 8, CloseGrace: 300 * time.Millisecond,
+		Policy: policy.Policy{Backoff: policy.Backoff{Base: 5 * time.Millisecond, Max: 20 * time.Millisecond}},
+	}
+	var all []*service
+	start := func() *service {
+		s := installedOn(t, b, cfg)
+		s.produce(handler)
+		s.start()
+		all = append(all, s)
+		return s
+	}
+	running := []*service{start(), start()}
+	for i := range n {
+		put(t, b, topic, fmt.Sprint(i))
+		if i%150 == 149 {
+			<-time.After(30 * time.Millisecond)
+			running[0].stop()
+			running = append(running[1:], start())
+		}
+		if i == 700 {
+			b.Crash(topic, group)
+			running = append(running, start(), start())
+		}
+	}
+	quiet := func() bool { return b.Depth(topic)+b.Depth(retryOf)+b.Depth(suspectOf) == 0 }
+	for end := time.Now().Add(20 * time.Second); !quiet() && time.Now().Before(end); {
+		<-time.After(20 * time.Millisecond)
+	}
+	if !quiet() {
+		t.Errorf("left: %v", depths(b))
+	}
+	for _, s := range running {
+		s.stop()
+	}
+	dead := map[string]bool{}
+	for _, rec := range b.Records(dlqOf) {
+		dead[rec.ID] = true
+		if string(rec.Payload) != rec.ID {
+			t.Errorf("the payload of %s was changed to %q", rec.ID, rec.Payload)
+		}
+	}
+	for i := range n {
+		if id := fmt.Sprint(i); !done[id] && !dead[id] {
+			t.Errorf("%s is lost", id)
+		}
+	}
+	for _, s := range all {
+		if got := len(s.outcomesNow()); got != s.starts {
+			t.Errorf("%d starts, %d outcomes", s.starts, got)
+		}
 	}
 }

@@ -183,6 +183,67 @@ func TestRecovererInsideKeepsTheStackOutOfTheMessage(t *testing.T) {
 	})
 }
 
+// Also not when somebody has joined the error with another one.
+func TestJoinedRecovererErrorKeepsTheStackOutOfTheMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.router.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				out, err := h(msg)
+				return out, errors.Join(err, errors.New("and the transaction was rolled back"))
+			}
+		}, wmw.Recoverer)
+		s.consume(func(*message.Message) error { panic("boom") })
+		s.start()
+		s.publish("x")
+		after(time.Hour)
+		if _, st := only(t, s.broker, dlqOf); strings.Contains(st.Message, "goroutine ") || strings.Contains(st.Message, ".go:") {
+			t.Errorf("the error text has the stack: %q", st.Message)
+		}
+		s.stop()
+	})
+}
+
+// The panic of a nil value (GODEBUG=panicnil=1) behind the Recoverer is a
+// failure, not a success.
+func TestRecoveredNilIsAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.consume(func(*message.Message) error { return wmw.RecoveredPanicError{Stacktrace: "stack"} })
+		s.start()
+		s.publish("x")
+		after(time.Hour)
+		wantDepths(t, s.broker, map[string]int{dlqOf: 1})
+		s.stop()
+	})
+}
+
+// A handler that gave its message back has not handled it.
+func TestOnceDoesNotRememberWhatWasNacked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		store, err := middleware.NewMemoryStore(middleware.MemoryStoreConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.router.AddMiddleware(middleware.Once(store, nil))
+		calls := 0
+		s.consume(func(msg *message.Message) error {
+			if calls++; calls == 1 {
+				msg.Nack()
+			}
+			return nil
+		})
+		s.start()
+		s.publish("x")
+		after(time.Hour)
+		if calls != 2 {
+			t.Errorf("%d calls, want 2: the first gave the message back", calls)
+		}
+		s.stop()
+	})
+}
+
 // dedupStore remembers keys for ever. Watermill's own has a goroutine that
 // nothing ends.
 type dedupStore struct {
@@ -381,27 +442,14 @@ func TestForbiddenCompanionsAreRefusedAtStart(t *testing.T) {
 
 func TestForbiddenCompanionsAreRefusedForHandlersAddedLater(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	var err error
-	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.sw.Install(s.router)
-	s.consume(func(*message.Message) error { return nil })
-	s.start()
-	s.router.AddConsumerHandler("late", "refunds", s.sw.Subscriber(), func(*message.Message) error { return nil }).
-		AddMiddleware(wmw.InstantAck)
-	err = s.router.RunHandlers(t.Context())
+	err := refusedLater(t, func(s *service) {
+		s.router.AddConsumerHandler("late", "refunds", s.sw.Subscriber(), func(*message.Message) error { return nil }).
+			AddMiddleware(wmw.InstantAck)
+	})
 	if err == nil {
 		t.Fatal("it was not refused")
 	}
 	wantContains(t, err.Error(), "InstantAck")
-	if err := s.router.Close(); err == nil {
-		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
-	}
-	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestAllowedCompanionsAreNotRefused(t *testing.T) {
@@ -436,8 +484,7 @@ func TestInstallNotFirstIsRefused(t *testing.T) {
 
 func TestInstallTwiceIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	s.sw.Install(s.router)
+	s := installed(t, spillway.Config{})
 	s.sw.Install(s.router)
 	s.consume(func(*message.Message) error { return nil })
 	err := s.refused()

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/build"
 	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/policy"
@@ -48,7 +48,8 @@ type Config struct {
 	CloseGrace time.Duration
 
 	// ConsumerVersion is written to dead letters, so that they can be told by
-	// release. Empty means the version control revision of the build.
+	// release. Empty means the module version of the build, else its version
+	// control revision, else "unknown", which is warned of once.
 	ConsumerVersion string
 	// Names are the templates of stream names.
 	Names adapters.Names
@@ -78,9 +79,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.ConsumerVersion == "" {
-		c.ConsumerVersion = buildVersion()
-	}
+	c.ConsumerVersion = cmp.Or(c.ConsumerVersion, build.Version(), unknownVersion)
 	return c
 }
 
@@ -115,30 +114,3 @@ func (c Config) validate() error {
 }
 
 const unknownVersion = "unknown"
-
-// buildVersion is the module version of a released build, else the revision
-// that it was built from.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return unknownVersion
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	var revision, modified string
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			revision = s.Value[:min(len(s.Value), 12)]
-		case "vcs.modified":
-			if s.Value == "true" {
-				modified = "+dirty"
-			}
-		}
-	}
-	if revision == "" {
-		return unknownVersion
-	}
-	return revision + modified
-}

@@ -29,11 +29,13 @@
 //
 // # Failure modes
 //
-// A broker that does not take a hand-off blocks the slot of that message, not
-// the handler and not other messages, until it does; the hook OnHandoffFailure
-// and the log say so. A message that the broker will never take goes to
-// Config.LastResort. A message that kills its consumer is found by the broker's
-// delivery count, processed alone, and dead-lettered as consumer_crash.
+// A broker that does not take a hand-off blocks the slot of that message, one of
+// Config.Concurrency, until it does; the hook OnHandoffFailure and the log say so.
+// A message that the broker will never take goes to Config.LastResort.
+//
+// A message that kills its consumer is found by the broker's delivery count,
+// handled alone, and dead-lettered as consumer_crash if it does so again. While
+// it is alone, the process begins nothing else, for a minute at most.
 //
 // # Defaults
 //

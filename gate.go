@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// aloneFor bounds how long a suspect may keep other messages of the process
-// waiting: until they have left their handlers, and then while it is in its own.
+// aloneFor bounds two waits for a suspect: its own, until the messages before it
+// have left their handlers, and then that of others while it is in its own.
 const aloneFor = 30 * time.Second
 
-// gate lets a suspect be alone in the handlers of a process, so that a crash
-// meanwhile is its doing and nobody else's. Others wait in front of it, and so
-// are not delayed by more than aloneFor for each suspect. The zero gate is open.
+// gate lets a suspect be alone in the handlers of one Spillway, which is nearly
+// always a process, so that a crash meanwhile is its doing and nobody else's.
+// Others wait in front of the gate from the moment that a suspect comes to it,
+// so each suspect delays them by at most twice aloneFor. A handler that is still
+// busy when the first wait ends stays beside the suspect: a message that never
+// ends must not keep all others out. The zero gate is open.
 type gate struct {
 	mu     sync.Mutex // never held while waiting
-	inside int        // messages in handlers, suspects that are alone apart
+	inside int        // messages in handlers, without suspects
 	left   chan struct{}
 	alone  chan struct{} // closed at the end of the suspect's turn; nil without one
 }

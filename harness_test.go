@@ -55,8 +55,9 @@ type service struct {
 	running chan error
 
 	mu       sync.Mutex
+	starts   int
 	outcomes []middleware.OutcomeInfo
-	attempts []middleware.AttemptInfo
+	attempts []int // by number, as the handler was called
 	handoffs []handoffFailure
 	logs     *logBuffer
 	changed  chan struct{} // gets a value after an outcome, if nobody looked meanwhile
@@ -109,11 +110,16 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 	}
 	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Logger = logger
-	cfg.Hooks = middleware.Tee(cfg.Hooks, middleware.Hooks{
+	cfg.Hooks = middleware.Tee(middleware.Hooks{
+		OnStart: func(context.Context, middleware.StartInfo) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.starts++
+		},
 		OnAttempt: func(_ context.Context, i middleware.AttemptInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.attempts = append(s.attempts, i)
+			s.attempts = append(s.attempts, i.Attempt)
 		},
 		OnHandoffFailure: func(_ context.Context, i middleware.HandoffFailureInfo) {
 			s.mu.Lock()
@@ -129,7 +135,7 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 			default:
 			}
 		},
-	})
+	}, cfg.Hooks)
 	var err error
 	if s.sw, err = spillway.Open(t.Context(), "memory://", cfg, opener); err != nil {
 		t.Fatal(err)
@@ -141,7 +147,13 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 // installed is newService with the chain in place.
 func installed(t *testing.T, cfg spillway.Config) *service {
 	t.Helper()
-	s := newService(t, cfg)
+	return installedOn(t, memory.New(memory.Config{}), cfg)
+}
+
+// installedOn is serviceOn with the chain in place.
+func installedOn(t *testing.T, broker *memory.Broker, cfg spillway.Config) *service {
+	t.Helper()
+	s := serviceOn(t, broker, cfg)
 	s.sw.Install(s.router)
 	return s
 }
@@ -174,6 +186,29 @@ func (s *service) refused() error {
 		s.t.Error(closeErr)
 	}
 	return err
+}
+
+// refusedLater starts a Router, adds a handler to it, and returns the error for
+// which that is not started. Not for bubbles, like refused.
+func refusedLater(t *testing.T, add func(s *service)) error {
+	t.Helper()
+	s := newService(t, spillway.Config{})
+	var err error
+	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.sw.Install(s.router)
+	s.consume(func(*message.Message) error { return nil })
+	s.start()
+	add(s)
+	refusal := s.router.RunHandlers(t.Context())
+	if err := s.router.Close(); err == nil {
+		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
+	}
+	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	return refusal
 }
 
 // stop ends the process in the right order, and everything must end well.
@@ -212,6 +247,14 @@ func (s *service) send(msgs ...*message.Message) {
 	}
 }
 
+// put writes a record to a stream, as any program can. Its body is its id.
+func put(t *testing.T, b *memory.Broker, stream, id string, headers ...adapters.Header) {
+	t.Helper()
+	if err := b.Publish(stream, adapters.Record{ID: id, Payload: []byte(id), Headers: headers}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // after lets d pass, and all that happens meanwhile.
 func after(d time.Duration) {
 	time.Sleep(d)
@@ -236,6 +279,17 @@ func (s *service) wantOutcomes(want ...middleware.Outcome) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.outcomesNow()); diff != "" {
 		s.t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// wantAttempts compares the numbers of the attempts, in the order in which the
+// handler was called.
+func (s *service) wantAttempts(want ...int) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff(want, s.attempts); diff != "" {
+		s.t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 }
 

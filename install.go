@@ -18,7 +18,8 @@ import (
 //
 // The Router's Run fails where Spillway could not keep its word: if the chain
 // is not outermost, if middlewares stand beside it that must not, or if two
-// handlers would share the messages of one consumer.
+// handlers would share the messages of one consumer. Install panics if router is
+// nil.
 func (s *Spillway) Install(router *message.Router) {
 	if router == nil {
 		panic("spillway: Install needs a router")

@@ -1,13 +1,14 @@
 package spillway_test
 
 import (
-	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway"
+	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/failure"
 	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/policy"
@@ -30,8 +31,7 @@ func TestSubscribingWithoutTheChainIsRefused(t *testing.T) {
 // of them the retries of both: the second would process what the first failed.
 func TestHandlersThatShareAConsumerAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	s.sw.Install(s.router)
+	s := installed(t, spillway.Config{})
 	s.consume(func(*message.Message) error { return nil })
 	s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
 	err := s.refused()
@@ -58,26 +58,13 @@ func TestHandlersOfOtherGroupsAndTopicsAreNotRefused(t *testing.T) {
 
 func TestHandlerAddedLaterThatSharesAConsumerIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	var err error
-	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Millisecond}, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.sw.Install(s.router)
-	s.consume(func(*message.Message) error { return nil })
-	s.start()
-	s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
-	err = s.router.RunHandlers(t.Context())
+	err := refusedLater(t, func(s *service) {
+		s.router.AddConsumerHandler("audit", topic, s.sw.Subscriber(), func(*message.Message) error { return nil })
+	})
 	if err == nil {
 		t.Fatal("it was not refused")
 	}
 	wantContains(t, err.Error(), `"audit"`, `"charge"`)
-	if err := s.router.Close(); err == nil {
-		t.Error("the Router waits no more for handlers that never started: run this test in a bubble")
-	}
-	if err := errors.Join(<-s.running, s.sw.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
 }
 
 // What a decorator outside of ours refuses is no failure of its handler, only
@@ -137,8 +124,7 @@ func TestOpenWithoutURLOrOpenerSaysSo(t *testing.T) {
 
 func TestNamesWithBracesAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newService(t, spillway.Config{})
-	s.sw.Install(s.router)
+	s := installed(t, spillway.Config{})
 	_, err := s.sw.SubscriberFor("a/{topic}").Subscribe(t.Context(), "orders\n")
 	if err == nil {
 		t.Fatal("it was not refused")
@@ -147,4 +133,45 @@ func TestNamesWithBracesAreRefused(t *testing.T) {
 	if err := s.sw.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A stream of a consumer's own must not be a topic that another consumer reads
+// as main: its retries would be seen there.
+func TestTopicThatIsAnotherConsumersStreamIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]string{{"orders", "orders-billing"}, {"orders-billing", "orders"}} {
+		s := installed(t, spillway.Config{Names: adapters.Names{Retry: "{topic}-{group}"}})
+		if _, err := s.sw.Subscriber().Subscribe(t.Context(), order[0]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.sw.Subscriber().Subscribe(t.Context(), order[1]); err == nil {
+			t.Errorf("%s after %s was not refused", order[1], order[0])
+		}
+		if err := s.sw.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Handlers and their middlewares may be added while the Router runs; Watermill
+// guards its list, and so must whoever reads it. The race detector judges.
+func TestAddingHandlerMiddlewaresWhileOthersStart(t *testing.T) {
+	t.Parallel()
+	s := installed(t, spillway.Config{})
+	s.consume(func(*message.Message) error { return nil })
+	s.start()
+	h := s.router.AddConsumerHandler("refund", "refunds", s.sw.Subscriber(), func(*message.Message) error { return nil })
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 100 {
+			h.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc { return h })
+		}
+	})
+	wg.Go(func() {
+		if err := s.router.RunHandlers(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	wg.Wait()
+	s.stop()
 }

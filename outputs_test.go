@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,20 +81,29 @@ func TestOutputsOfAFailedAttemptAreNotPublished(t *testing.T) {
 // A nil output is a mistake of the handler, and its evidence says so; Watermill's
 // Router panics of it.
 func TestNilOutputIsAFailureThatSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := installed(t, spillway.Config{})
-		s.produce(func(*message.Message) ([]*message.Message, error) { return append(outputs("a"), nil), nil })
-		s.start()
-		s.publish("x")
-		after(time.Hour)
-		_, st := only(t, s.broker, dlqOf)
-		wantContains(t, st.Message, "output 2 of 2 is nil")
-		if st.Attempt != 5 {
-			t.Errorf("given up at attempt %d, want 5", st.Attempt)
-		}
-		wantDepths(t, s.broker, map[string]int{dlqOf: 1})
-		s.stop()
-	})
+	for says, outs := range map[string]message.Messages{
+		"output 1 of 1 is nil": {nil},
+		"output 2 of 2 is nil": append(outputs("a"), nil),
+	} {
+		t.Run(says, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := installed(t, spillway.Config{})
+				s.produce(func(*message.Message) ([]*message.Message, error) { return outs, nil })
+				s.start()
+				s.publish("x")
+				after(time.Hour)
+				_, st := only(t, s.broker, dlqOf)
+				wantContains(t, st.Message, says)
+				if st.Attempt != 5 || st.Class != failure.ClassUnknown {
+					t.Errorf("given up as %s at attempt %d, want unknown at 5", st.Class, st.Attempt)
+				}
+				r := middleware.OutcomeRetried
+				s.wantOutcomes(r, r, r, r, middleware.OutcomeDeadLettered) // none returned: that would loop
+				wantDepths(t, s.broker, map[string]int{dlqOf: 1})
+				s.stop()
+			})
+		})
+	}
 }
 
 func TestPublishErrorIsDecidedLikeOneOfTheHandler(t *testing.T) {
@@ -163,6 +174,60 @@ func TestPanickingPublisherIsAFailure(t *testing.T) {
 		}
 		s.stop()
 		s.wantOutcomes(middleware.OutcomeRetried, middleware.OutcomeDeadLettered)
+	})
+}
+
+// A publisher that ends its goroutine must not block the slot for ever.
+func TestPublisherThatEndsItsGoroutineIsAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		goexit := publisherFunc(func(string, ...*message.Message) error { runtime.Goexit(); return nil })
+		calls := 0
+		s.router.AddHandler("charge", topic, s.sw.Subscriber(), outTopic, goexit, func(*message.Message) ([]*message.Message, error) {
+			calls++
+			return outputs("a"), nil
+		})
+		s.start()
+		s.publish("x", "y")
+		after(time.Hour)
+		if calls != 10 || s.broker.InFlight(topic, group) != 0 {
+			t.Errorf("%d calls, want 5 for each message; %d in flight after an hour", calls, s.broker.InFlight(topic, group))
+		}
+		wantDepths(t, s.broker, map[string]int{dlqOf: 2})
+		s.stop()
+	})
+}
+
+// failsOnce fails the first publish, after a while.
+type failsOnce struct {
+	message.Publisher
+	failed bool
+}
+
+func (f *failsOnce) Publish(topic string, msgs ...*message.Message) error {
+	if !f.failed {
+		f.failed = true
+		work(time.Second)
+		return errors.New("broker is away")
+	}
+	return f.Publisher.Publish(topic, msgs...)
+}
+
+// A handler that acknowledges by itself and fails is handed off: nothing else
+// has the message any more. The same holds when its outputs can't be published.
+func TestOutputsOfAHandlerThatAcknowledgedAreNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.router.AddHandler("charge", topic, s.sw.Subscriber(), outTopic, &failsOnce{Publisher: s.sw.Publisher()}, func(msg *message.Message) ([]*message.Message, error) {
+			msg.Ack()
+			work(time.Second)
+			return outputs("a"), nil
+		})
+		s.start()
+		s.publish("x")
+		after(time.Hour)
+		wantDepths(t, s.broker, map[string]int{outTopic: 1})
+		s.stop()
 	})
 }
 
@@ -333,7 +398,7 @@ func TestMiddlewareAloneReportsEachOutcomeOnce(t *testing.T) {
 		"published": {nil, []middleware.Outcome{middleware.OutcomeProcessed}},
 		"publish error goes back to the broker, uncounted": {
 			[]memory.Fault{{On: memory.Publish, Stream: outTopic, Do: memory.Fail(nil)}},
-			[]middleware.Outcome{middleware.OutcomeReturned, middleware.OutcomeProcessed},
+			[]middleware.Outcome{middleware.OutcomeProcessed, middleware.OutcomeReturned},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -351,7 +416,11 @@ func TestMiddlewareAloneReportsEachOutcomeOnce(t *testing.T) {
 				s.publish("x")
 				after(time.Minute)
 				s.stop()
-				s.wantOutcomes(tc.want...)
+				got := s.outcomesNow()
+				slices.Sort(got) // the Router settles unasked, so its outcome is told beside the next delivery
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("outcomes (-want +got):\n%s", diff)
+				}
 				wantDepths(t, s.broker, map[string]int{outTopic: 1})
 				wantNoFaultsLeft(t, s.broker)
 			})
@@ -458,5 +527,35 @@ func TestEachMessageHasItsOwnOutcome(t *testing.T) {
 		}
 		wantDepths(t, s.broker, map[string]int{dlqOf: 1})
 		s.stop()
+	})
+}
+
+// An attempt is finished by its own outputs, never by those of a message that
+// inherited their context. Here a later stage fails to publish; that must not
+// be decided about as a failure of the first stage.
+func TestInheritedContextDoesNotFinishAnotherAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		local := gochannel.NewGoChannel(gochannel.Config{PreserveContext: true, BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+		first, second := 0, 0
+		s.router.AddHandler("first", topic, s.sw.Subscriber(), "local", local, func(*message.Message) ([]*message.Message, error) {
+			first++
+			return outputs("a"), nil
+		})
+		s.router.AddHandler("second", "local", local, outTopic, &failsOnce{Publisher: s.sw.Publisher()}, func(msg *message.Message) ([]*message.Message, error) {
+			second++
+			return message.Messages{message.NewMessageWithContext(msg.Context(), "b", nil)}, nil
+		})
+		s.start()
+		s.publish("x")
+		after(time.Hour)
+		if first != 1 || second != 2 { // the second is retried by its own broker
+			t.Errorf("the first stage ran %d times, the second %d times, want 1 and 2", first, second)
+		}
+		wantDepths(t, s.broker, map[string]int{outTopic: 1})
+		s.stop()
+		if err := local.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

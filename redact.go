@@ -20,6 +20,9 @@ func redact(r *poison.Redactor, err error) error {
 	return &redactedError{text: text, err: err}
 }
 
+// redactedError can be matched like the error that it hides, also by the rules of
+// package failure, but has no Unwrap: what prints the whole tree would print the
+// secret.
 type redactedError struct {
 	text string
 	err  error

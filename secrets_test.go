@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/middleware"
+	"github.com/spillway-mq/spillway/poison"
 )
 
 const secret = "s3cr3t-Hj8f"
@@ -42,6 +45,7 @@ func TestNoSecretOfAURLGetsOut(t *testing.T) {
 		"hand-off":           {[]memory.Fault{{On: memory.Handoff, Times: 3, Do: fail}}, failing},
 		"refused hand-off":   {[]memory.Fault{{On: memory.Handoff, Times: 3, Do: memory.Fail(errors.Join(adapters.ErrRefused, errWithSecret))}}, failing},
 		"acknowledgement":    {[]memory.Fault{{On: memory.Ack, Do: fail}}, handled},
+		"confirmation of it": {[]memory.Fault{{On: memory.Ack, Do: memory.FailAfter(errWithSecret)}}, handled},
 		"return":             {[]memory.Fault{{On: memory.Return, Do: fail}}, func(msg *message.Message) ([]*message.Message, error) { msg.Nack(); return nil, nil }},
 		"publish":            {[]memory.Fault{{On: memory.Publish, Stream: outTopic, Do: fail}}, func(*message.Message) ([]*message.Message, error) { return outputs("a"), nil }},
 		"undecodable record": {[]memory.Fault{{On: memory.Deliver, Do: memory.Undecodable(errWithSecret)}}, handled},
@@ -110,6 +114,25 @@ func TestNoSecretInReturnedErrors(t *testing.T) {
 	}
 }
 
+// Taking a secret out of an error must not take out what the error means.
+func TestPublishErrorWithASecretKeepsItsClass(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		err := fmt.Errorf("dial amqp://user:%s@broker:5672/prod: %w", secret, syscall.ECONNREFUSED)
+		s.broker.Inject(memory.Fault{On: memory.Publish, Stream: outTopic, Do: memory.Fail(err)})
+		s.produce(func(*message.Message) ([]*message.Message, error) { return outputs("a"), nil })
+		s.start()
+		s.publish("body")
+		after(0)
+		if o := s.lastOutcome(); o.Outcome != middleware.OutcomeRetried || o.Failure.Class != failure.ClassDependencyUnavailable {
+			t.Errorf("%s as %s, want retried as dependency_unavailable", o.Outcome, o.Failure.Class)
+		}
+		_, st := only(t, s.broker, retryOf)
+		wantNoSecret(t, "the error text", st.Message)
+		s.stop()
+	})
+}
+
 func TestNoSecretWhenOpenFails(t *testing.T) {
 	t.Parallel()
 	opener := adapters.Opener{Schemes: []string{"amqp"}, Open: func(_ context.Context, p adapters.OpenParams) (adapters.Broker, error) {
@@ -130,6 +153,7 @@ func TestNoSecretWhenOpenFails(t *testing.T) {
 		"user:" + secret + "@broker:5672",                                //
 		"ampq://user:" + secret + "@broker:5672",                         // misspelt
 		"amqp://broker?password=" + secret,                               // in an option
+		"amqp://broker?sasl=plain&password=" + secret,                    // in the second one
 		"amqp://user:" + url.QueryEscape(secret+"/@%") + "@broker:5672/", // well encoded
 	} {
 		_, err := spillway.Open(t.Context(), rawURL, spillway.Config{Group: group}, opener)
@@ -139,4 +163,23 @@ func TestNoSecretWhenOpenFails(t *testing.T) {
 		}
 		wantNoSecret(t, "the error of "+strings.ReplaceAll(rawURL, secret, "..."), err.Error())
 	}
+}
+
+// A header that the user wants left out of dead letters must not come back as
+// one of ours.
+func TestDroppedHeaderIsNotDescribed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{Redaction: poison.Redaction{DropHeaders: []string{"aggregate-id", "x-trace-id"}}})
+		s.consume(func(*message.Message) error { return failure.Permanent(errors.New("bad")) })
+		s.start()
+		put(t, s.broker, topic, "m",
+			adapters.Header{Key: "aggregate-id", Value: []byte("patient-" + secret)},
+			adapters.Header{Key: "x-trace-id", Value: []byte("session-" + secret)})
+		after(time.Minute)
+		rec, _ := only(t, s.broker, dlqOf)
+		for _, h := range rec.Headers {
+			wantNoSecret(t, h.Key, string(h.Value))
+		}
+		s.stop()
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -214,8 +215,7 @@ func TestCloseAtEveryStageLeavesOneCopy(t *testing.T) {
 // the message once, as this attempt; not at all if attempt is zero.
 func nextProcessHandles(t *testing.T, b *memory.Broker, attempt int) {
 	t.Helper()
-	next := serviceOn(t, b, spillway.Config{})
-	next.sw.Install(next.router)
+	next := installedOn(t, b, spillway.Config{})
 	var saw []string
 	next.consume(func(msg *message.Message) error {
 		d, _ := spillway.DeliveryFrom(msg.Context())
@@ -248,44 +248,13 @@ func TestEndedHandoffIsDecidedAnewByTheNextProcess(t *testing.T) {
 		s.wantOutcomes(middleware.OutcomeReturned)
 		s.broker.ClearFaults()
 
-		next := serviceOn(t, s.broker, spillway.Config{})
-		next.sw.Install(next.router)
+		next := installedOn(t, s.broker, spillway.Config{})
 		next.consume(func(*message.Message) error { return failure.Permanent(errors.New("no")) })
 		next.start()
 		after(0)
 		next.stop()
 		next.wantOutcomes(middleware.OutcomeDeadLettered)
 		wantDepths(t, s.broker, map[string]int{dlqOf: 1})
-	})
-}
-
-// A suspect that a shutdown interrupts has not crashed anything: rolling
-// restarts never add up to a consumer_crash.
-func TestRestartsNeverMakeACrashOfASuspect(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		broker := memory.New(memory.Config{})
-		if err := broker.Publisher().Publish(topic, message.NewMessage("1", []byte("body"))); err != nil {
-			t.Fatal(err)
-		}
-		var streams []adapters.Stream
-		for range 12 {
-			s := serviceOn(t, broker, spillway.Config{})
-			s.sw.Install(s.router)
-			s.consume(func(msg *message.Message) error {
-				d, _ := spillway.DeliveryFrom(msg.Context())
-				streams = append(streams, d.Stream)
-				<-msg.Context().Done()
-				return msg.Context().Err()
-			})
-			s.start()
-			after(time.Second)
-			s.stop()
-		}
-		if last := streams[len(streams)-1]; last != adapters.StreamSuspect || len(streams) != 12 {
-			t.Fatalf("the handler was called %d times, in the end from %s", len(streams), last)
-		}
-		wantDepths(t, broker, map[string]int{suspectOf: 1})
-		nextProcessHandles(t, broker, 1)
 	})
 }
 
@@ -329,8 +298,7 @@ func TestShutdownCountsOneDelivery(t *testing.T) {
 					t.Error(err)
 				}
 
-				next := serviceOn(t, broker, spillway.Config{})
-				next.sw.Install(next.router)
+				next := installedOn(t, broker, spillway.Config{})
 				count := 0
 				next.consume(func(msg *message.Message) error {
 					d, _ := spillway.DeliveryFrom(msg.Context())
@@ -405,8 +373,7 @@ func TestHandlerThatIgnoresTheEndLosesItsMessage(t *testing.T) {
 				ended := make(chan error)
 				go func() { ended <- end(s, h) }()
 
-				next := serviceOn(t, s.broker, spillway.Config{})
-				next.sw.Install(next.router)
+				next := installedOn(t, s.broker, spillway.Config{})
 				handled := make(chan struct{})
 				next.consume(func(*message.Message) error { close(handled); return nil })
 				next.start()
@@ -536,8 +503,7 @@ func TestClosingOneSubscriberLeavesTheOthers(t *testing.T) {
 // A dead letter consumer that pauses ends at once.
 func TestCloseDuringThePauseOfADeadLetterConsumer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newService(t, spillway.Config{Group: "ops"})
-		s.sw.Install(s.router)
+		s := installed(t, spillway.Config{Group: "ops"})
 		s.router.AddConsumerHandler("look", dlqOf, s.sw.Subscriber(), func(*message.Message) error {
 			return failure.Permanent(errors.New("no"))
 		})
@@ -552,5 +518,111 @@ func TestCloseDuringThePauseOfADeadLetterConsumer(t *testing.T) {
 			t.Errorf("the end took %s", took)
 		}
 		wantDepths(t, s.broker, map[string]int{dlqOf: 1})
+	})
+}
+
+// Close is idempotent. A second one, as of a signal handler beside a defer, must
+// not close the broker under the first, which waits for a handler.
+func TestSecondCloseWaitsForTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.consume(func(*message.Message) error { work(5 * time.Second); return nil })
+		s.start()
+		s.publish("body")
+		begun := time.Now()
+		after(time.Second)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if err := s.sw.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took < 5*time.Second {
+					t.Errorf("Close returned after %s, while the handler ran", took)
+				}
+			})
+			after(time.Second)
+		}
+		wg.Wait()
+		wantDepths(t, s.broker, nil) // its handler succeeded within CloseGrace
+		s.stop()
+	})
+}
+
+// Close waits up to CloseGrace, not up to CloseGrace for each subscriber, and
+// hands out nothing more meanwhile.
+func TestCloseStopsAllSubscribersAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{CloseGrace: 10 * time.Second})
+		release := make(chan struct{})
+		for n := range 5 {
+			stuck := fmt.Sprint("stuck", n)
+			s.router.AddConsumerHandler(stuck, stuck, s.sw.Subscriber(), func(*message.Message) error { <-release; return nil })
+		}
+		late := 0 // nothing is published to orders before
+		s.consume(func(*message.Message) error { late++; return nil })
+		s.start()
+		for n := range 5 {
+			put(t, s.broker, fmt.Sprint("stuck", n), "m")
+		}
+		after(time.Second)
+		go func() {
+			work(5 * time.Second)
+			s.publish("body")
+		}()
+		start := time.Now()
+		if err := s.sw.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("Close took %v with a CloseGrace of 10 s", took)
+		}
+		if late > 0 {
+			t.Errorf("%d messages handed out 5 s after Close was called", late)
+		}
+		close(release)
+		s.stop()
+	})
+}
+
+// Work that finished is acknowledged, also when it finishes at the very end of
+// the grace. A message that took its Ack must not be given back.
+func TestAckAtTheEndOfGraceCounts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 200
+		s := installed(t, spillway.Config{CloseGrace: 10 * time.Second, Concurrency: n})
+		sub := s.sw.Subscriber()
+		messages, err := sub.Subscribe(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []*message.Message
+		for i := range n {
+			put(t, s.broker, topic, fmt.Sprint(i))
+		}
+		for range n {
+			got = append(got, <-messages)
+		}
+		accepted := 0
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			work(10 * time.Second)
+			for _, m := range got {
+				if m.Ack() {
+					accepted++
+				}
+			}
+		}()
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+		if left := s.broker.Lag(topic, group); accepted+left != n {
+			t.Errorf("%d of %d messages took their Ack, but %d are left in the source, want %d", accepted, n, left, n-accepted)
+		}
+		if err := s.sw.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }

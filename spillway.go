@@ -128,7 +128,7 @@ func (s *Spillway) Subscriber() message.Subscriber { return s.SubscriberFor(s.cf
 // SubscriberFor subscribes for a group, such as one for each handler of a
 // cqrs.EventProcessor.
 func (s *Spillway) SubscriberFor(group string) message.Subscriber {
-	sub := newSubscriber(s, group)
+	sub := &subscriber{sw: s, group: group}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subscribers = append(s.subscribers, sub)
@@ -165,6 +165,12 @@ func (s *Spillway) Close(ctx context.Context) error {
 	}
 	<-s.done
 	return s.closeErr
+}
+
+func (s *Spillway) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *Spillway) close(ctx context.Context, subs []*subscriber) error {

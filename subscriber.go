@@ -25,10 +25,6 @@ type subscriber struct {
 	open   []*subscription
 }
 
-func newSubscriber(sw *Spillway, group string) *subscriber {
-	return &subscriber{sw: sw, group: group}
-}
-
 func (s *subscriber) consumer(topic string) (adapters.Consumer, error) {
 	var errs []error
 	if s.group == "" {
@@ -110,12 +106,6 @@ func (s *subscriber) Close() error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-func (s *Spillway) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // subscription turns one adapters.Subscription into a channel of messages. Each

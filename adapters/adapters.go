@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -89,7 +91,8 @@ type Consumer struct {
 	Topic string
 	Group string
 	// Concurrency is how many messages of one subscription may be unsettled at
-	// once; at least 1. With 1, messages of a partition arrive in order.
+	// once, not counting one from the suspect stream; at least 1. With 1,
+	// messages of a partition arrive in order.
 	Concurrency int
 	// Retry says where messages wait for their next attempt.
 	Retry RetryMode
@@ -148,7 +151,8 @@ type Capabilities struct {
 // Subscription delivers the messages of one consumer.
 type Subscription interface {
 	// Deliveries is closed after Stop, and when the subscription is broken for
-	// good. At most Consumer.Concurrency deliveries are unsettled at a time.
+	// good. At most Consumer.Concurrency deliveries are unsettled at a time, and
+	// one more from the suspect stream.
 	Deliveries() <-chan *Delivery
 
 	// Stop ends the deliveries: after it returns, none is sent any more, and
@@ -231,11 +235,19 @@ type Handoff struct {
 	Record Record
 	// State is written as headers, in this order.
 	State []envelope.Pair
-	// DropHeaders names user headers to leave out, regardless of case.
+	// DropHeaders names user headers to leave out, regardless of case. See
+	// [Handoff.Keeps].
 	DropHeaders []string
 	// Due is the earliest delivery. From retry and suspect the record comes
 	// back to its consumer at Due; from parking it moves to retry at Due. The
 	// zero time means now. A broker that cannot wait so long delivers earlier;
 	// the chain hands the rest of the delay off again.
 	Due time.Time
+}
+
+// Keeps reports whether a header of the record is written, as far as Spillway
+// has a say in it: it is the user's, and not one to leave out.
+func (h Handoff) Keeps(header string) bool {
+	return !envelope.IsOwn(header) &&
+		!slices.ContainsFunc(h.DropHeaders, func(name string) bool { return strings.EqualFold(name, header) })
 }

@@ -73,17 +73,9 @@ func (n Names) Of(s Stream, c Consumer) string {
 // name.
 func (n Names) IsDeadLetter(topic string) bool {
 	t := n.WithDefaults().DeadLetter
-	head, rest, _ := strings.Cut(t, "{")
-	_, tail := cutLast(rest, "}")
+	head, _, _ := strings.Cut(t, "{")
+	tail := t[strings.LastIndex(t, "}")+1:]
 	return strings.HasPrefix(topic, head) && strings.HasSuffix(topic, tail) && len(topic) > len(head)+len(tail) && head+tail != ""
-}
-
-func cutLast(s, sep string) (before, after string) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, ""
-	}
-	return s[:i], s[i+len(sep):]
 }
 
 // NameRegistry finds two consumers whose streams would share a name, such as

@@ -25,16 +25,11 @@ func Strip[M ~map[string]string](m M) M {
 	for key := range m {
 		if IsOwn(key) {
 			m = maps.Clone(m)
-			StripInPlace(m)
+			maps.DeleteFunc(m, func(key, _ string) bool { return IsOwn(key) })
 			break
 		}
 	}
 	return m
-}
-
-// StripInPlace deletes Spillway's own keys from m.
-func StripInPlace[M ~map[string]string](m M) {
-	maps.DeleteFunc(m, func(key, _ string) bool { return IsOwn(key) })
 }
 
 // StripHeaders returns headers without Spillway's own. It never changes

@@ -220,20 +220,6 @@ func Parse(headers []Header, now time.Time) State {
 	return s
 }
 
-// ParseMetadata is [Parse] for metadata of Watermill. Of keys that differ only
-// in case, the one in lower case wins.
-func ParseMetadata[M ~map[string]string](m M, now time.Time) State {
-	var headers []Header
-	for key, value := range m {
-		if IsOwn(key) {
-			headers = append(headers, Header{Key: key, Value: []byte(value)})
-		}
-	}
-	// In byte order lower case comes last.
-	slices.SortFunc(headers, func(a, b Header) int { return strings.Compare(a.Key, b.Key) })
-	return Parse(headers, now)
-}
-
 // clamp brings every field to a value that can be written and read back.
 func (s *State) clamp() {
 	for i := range fields {

@@ -7,13 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// CutRunes returns at most limit runes of s, cut on a rune boundary, and
-// whether anything was cut. Each byte that is not UTF-8 counts as one rune and
-// becomes U+FFFD. A limit of zero or less keeps nothing.
-func CutRunes(s string, limit int) (text string, cut bool) {
-	return clean(s, limit, func(r rune) rune { return r })
-}
-
 // ErrorText returns s as it is kept in a message: at most [MaxErrorRunes]
 // runes of valid UTF-8, in which control characters other than tab, line feed
 // and carriage return are U+FFFD, because brokers refuse them. Redact before,
@@ -28,6 +21,9 @@ func name(s string) string {
 	return text
 }
 
+// clean returns at most limit runes of s, cut on a rune boundary and mapped, and
+// whether anything was cut. Each byte that is not UTF-8 counts as one rune and
+// becomes U+FFFD. A limit of zero or less keeps nothing.
 func clean(s string, limit int, mapping func(rune) rune) (text string, cut bool) {
 	if len(s) <= limit && isPlain(s) {
 		return s, false // nearly always

@@ -80,16 +80,6 @@ type ChainConfig struct {
 	Logger *slog.Logger
 }
 
-// Chain decides what becomes of messages whose handlers fail. It is safe for
-// concurrent use.
-type Chain struct {
-	cfg      ChainConfig
-	policies map[string]policy.Policy
-	fallback policy.Policy
-
-	decorated atomic.Bool // some publisher has our decorator
-}
-
 // Validate names every problem of the policies at once.
 func (cfg ChainConfig) Validate() error {
 	errs := []error{cfg.Policy.Validate()}
@@ -99,6 +89,16 @@ func (cfg ChainConfig) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Chain decides what becomes of messages whose handlers fail. It is safe for
+// concurrent use.
+type Chain struct {
+	cfg      ChainConfig
+	policies map[string]policy.Policy
+	fallback policy.Policy
+
+	decorated atomic.Bool // some publisher has our decorator
 }
 
 // NewChain returns a chain, or the error of [ChainConfig.Validate].
@@ -573,18 +573,15 @@ func (o *outputPublisher) Close() error {
 // that copy metadata would leak into their outputs. Messages that have some are
 // copied, the others are passed through.
 func WithoutState(msgs []*message.Message) []*message.Message {
-	out := msgs
+	batch := msgs
 	for i, msg := range msgs {
 		clean := envelope.Strip(msg.Metadata)
 		if len(clean) == len(msg.Metadata) {
 			continue
 		}
-		if &out[0] == &msgs[0] {
-			out = append([]*message.Message(nil), msgs...)
-		}
 		cp := message.NewMessageWithContext(msg.Context(), msg.UUID, msg.Payload)
 		cp.Metadata = clean
-		out[i] = cp
+		batch = replaceMessage(batch, msgs, i, cp)
 	}
-	return out
+	return batch
 }

@@ -13,8 +13,9 @@
 //  1. A delivery that the adapter could not decode is dead-lettered.
 //  2. A delivery that came before its due time is handed off for the rest of
 //     the delay. This is a hop, not an attempt.
-//  3. A delivery that was handed out too often without an outcome becomes a
-//     suspect, and from the suspect stream a dead letter: it kills its consumer.
+//  3. A delivery that was handed out too often without an outcome is handed off
+//     to the suspect stream; one from there, which was alone in its handler each
+//     time, is dead-lettered: it kills its consumer.
 //  4. The handler is called. A panic is a failure like any other.
 //  5. After a success the outputs, if any, are published; then the delivery is
 //     processed.
@@ -39,7 +40,9 @@
 // # Companions
 //
 // Inside the chain work Watermill's CorrelationID, Timeout, Throttle,
-// CircuitBreaker and Recoverer, and Deduplicator with [DedupKey]. Retry,
-// PoisonQueue, IgnoreErrors, InstantAck, DelayOnError and Duplicator change or hide
-// outcomes before the chain sees them; [Forbidden] finds them in a Router.
+// CircuitBreaker, Recoverer and Duplicator, and Deduplicator with [DedupKey].
+// Retry, PoisonQueue, IgnoreErrors, InstantAck and DelayOnError change or hide
+// outcomes before the chain sees them; [Forbidden] finds them in a Router. It
+// can't see AckCommandHandlingErrors of the cqrs package, which hides failures
+// as well.
 package middleware

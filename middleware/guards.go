@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/build"
 )
 
 // errNilPublisher is what every guard answers to a missing publisher.
@@ -95,23 +95,17 @@ type StampParams struct {
 	Message *message.Message
 }
 
-// The metadata keys that [Stamp] sets by default, and from which dead letters
-// take the version of the producer and of the schema.
-const (
-	DefaultProducerVersionKey = "producer-version"
-	DefaultSchemaVersionKey   = "schema-version"
-)
-
 // StampConfig configures [Stamp].
 type StampConfig struct {
-	// ProducerVersion is the version of this program. Empty means the version
-	// of the main module, else its VCS revision, as found in the build info;
-	// if that has neither, as under go run, no producer version is set.
+	// ProducerVersion is the version of this program. Empty means what
+	// spillway.Config.ConsumerVersion is by default; if the build info has
+	// neither version nor revision, as under go run, no producer version is set.
 	ProducerVersion string
 	// SchemaVersion returns the version of the schema that the payload follows;
 	// empty means that it has none. Nil means that no schema version is set.
 	SchemaVersion func(ctx context.Context, p StampParams) string
-	// ProducerVersionKey is the metadata key; default "producer-version".
+	// ProducerVersionKey is the metadata key; default "producer-version". From it
+	// and the next one dead letters take the versions: see envelope.Keys.
 	ProducerVersionKey string
 	// SchemaVersionKey is the metadata key; default "schema-version".
 	SchemaVersionKey string
@@ -127,9 +121,9 @@ type StampConfig struct {
 // publisher decorator. Messages that need no stamp are passed on as they are;
 // others are copied, with their context.
 func Stamp(cfg StampConfig) message.PublisherDecorator {
-	cfg.ProducerVersion = cmp.Or(cfg.ProducerVersion, buildVersion())
-	cfg.ProducerVersionKey = cmp.Or(cfg.ProducerVersionKey, DefaultProducerVersionKey)
-	cfg.SchemaVersionKey = cmp.Or(cfg.SchemaVersionKey, DefaultSchemaVersionKey)
+	cfg.ProducerVersion = cmp.Or(cfg.ProducerVersion, build.Version())
+	cfg.ProducerVersionKey = cmp.Or(cfg.ProducerVersionKey, "producer-version")
+	cfg.SchemaVersionKey = cmp.Or(cfg.SchemaVersionKey, "schema-version")
 	return guard(func(topic string, messages []*message.Message) ([]*message.Message, error) {
 		batch := messages
 		for i, msg := range messages {
@@ -159,23 +153,6 @@ func Stamp(cfg StampConfig) message.PublisherDecorator {
 func (cfg StampConfig) needed(msg *message.Message, key, value string) bool {
 	have := msg.Metadata.Get(key)
 	return value != "" && have != value && (have == "" || cfg.Overwrite)
-}
-
-// buildVersion is the version of the running program, or empty.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
 }
 
 // refusal marks the error of a message that was refused before it was

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/adapters"
@@ -25,7 +23,6 @@ func (a *attempt) handoff(to adapters.Stream, st envelope.State, o OutcomeInfo) 
 	h := adapters.Handoff{Consumer: a.delivery.Consumer, Stream: to, Record: a.delivery.Record, Due: st.DueAt}
 	if to == adapters.StreamDeadLetter {
 		h.DropHeaders = st.DroppedHeaders
-		h.Due = time.Time{}
 	}
 	budget := budget(a.broker(), h)
 	h.State, _ = st.Pairs(budget) // what still does not fit, the broker says
@@ -80,8 +77,7 @@ func budget(b adapters.Broker, h adapters.Handoff) int {
 		return 0
 	}
 	for _, header := range h.Record.Headers {
-		dropped := func(name string) bool { return strings.EqualFold(name, header.Key) }
-		if !envelope.IsOwn(header.Key) && !slices.ContainsFunc(h.DropHeaders, dropped) {
+		if h.Keeps(header.Key) {
 			left -= len(header.Key) + len(header.Value)
 		}
 	}

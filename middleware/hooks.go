@@ -120,13 +120,15 @@ type HandoffFailureInfo struct {
 type OutcomeInfo struct {
 	MessageInfo
 	Outcome Outcome
-	// Failure that was decided about; zero for processed, returned and delayed.
+	// Failure that was decided about; zero for the outcomes processed, returned,
+	// delayed and suspected.
 	Failure failure.Failure
 	// Reason for a dead letter, else empty.
 	Reason policy.Reason
 	// DeadLetterID of a dead letter, else empty.
 	DeadLetterID string
-	// DueAt is the next delivery of a retried, parked or delayed message.
+	// DueAt is the next delivery of a retried, parked or delayed message, else
+	// zero.
 	DueAt time.Time
 	// LastResort is the file that the message was written to, else empty.
 	LastResort string

@@ -15,8 +15,8 @@ import (
 // Payloads are never logged; error texts are logged as evidence redacts them.
 //
 // The keys are constant: topic, group, stream, message_uuid, handler, attempt,
-// delivery_count, class, code, reason, dead_letter_id, reference, file, delay,
-// error.
+// delivery_count, class, code, reason, dead_letter_id, reference, file, to,
+// tries, delay, error.
 func SlogHooks(logger *slog.Logger, evidence poison.Evidence) Hooks {
 	errAttr := func(f failure.Failure) slog.Attr {
 		text, _ := evidence.Error(f)

@@ -43,10 +43,6 @@ const (
 	PayloadBinary PayloadKind = "binary"
 )
 
-// DefaultContentTypeKey is the metadata key from which
-// [StripControlCharacters] takes a payload's media type by default.
-const DefaultContentTypeKey = "content-type"
-
 // KindParams is what [StripConfig].Kind is asked about.
 type KindParams struct {
 	// Topic that the message is about to be published to.
@@ -106,7 +102,7 @@ type StripConfig struct {
 // The decorator fails when Action or Undeclared is not one of the constants.
 func StripControlCharacters(cfg StripConfig) message.PublisherDecorator {
 	cfg.Action = cmp.Or(cfg.Action, StripRemove)
-	cfg.ContentTypeKey = cmp.Or(cfg.ContentTypeKey, DefaultContentTypeKey)
+	cfg.ContentTypeKey = cmp.Or(cfg.ContentTypeKey, "content-type")
 	decorate := guard(cfg.strip)
 	return func(pub message.Publisher) (message.Publisher, error) {
 		if err := cfg.validate(); err != nil {

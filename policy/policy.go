@@ -131,7 +131,7 @@ const (
 	ReasonTooOld            Reason = "too_old"            // Policy.MaxAge
 	ReasonConsumerCrash     Reason = "consumer_crash"     // it kills the process that handles it
 	ReasonUndecodable       Reason = "undecodable"        // its body cannot be read
-	ReasonRejectedByBroker  Reason = "rejected_by_broker" // the broker dead-lettered it by itself; never made by Decide
+	ReasonRejectedByBroker  Reason = "rejected_by_broker" // the broker dead-lettered it by itself, or takes it in no stream; never made by Decide
 	ReasonReplayLimit       Reason = "replay_limit"       // Policy.MaxReplays
 )
 

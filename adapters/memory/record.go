@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"strings"
-
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/envelope"
 )
@@ -55,7 +53,7 @@ func handoffRecord(h adapters.Handoff) adapters.Record {
 	r := clone(h.Record)
 	kept := make([]adapters.Header, 0, len(r.Headers)+len(h.State))
 	for _, header := range r.Headers {
-		if !isState(header.Key) && !dropped(h.DropHeaders, header.Key) {
+		if h.Keeps(header.Key) {
 			kept = append(kept, header)
 		}
 	}
@@ -64,19 +62,6 @@ func handoffRecord(h adapters.Handoff) adapters.Record {
 	}
 	r.Headers = kept
 	return r
-}
-
-func isState(key string) bool {
-	return len(key) >= len(envelope.Prefix) && strings.EqualFold(key[:len(envelope.Prefix)], envelope.Prefix)
-}
-
-func dropped(names []string, key string) bool {
-	for _, name := range names {
-		if strings.EqualFold(name, key) {
-			return true
-		}
-	}
-	return false
 }
 
 func metadataBytes(r adapters.Record) int {

@@ -53,16 +53,18 @@ var Spillway = Rules{
 		},
 		{
 			Package:  "middleware",
-			Imports:  []string{"adapters", "envelope", "failure", "parking", "poison", "policy"},
+			Imports:  []string{"adapters", "envelope", "failure", "internal/build", "parking", "poison", "policy"},
 			External: []string{watermill},
 			// Once is tested on a real database.
 			TestExternal: []string{"modernc.org/sqlite"},
 		},
 		{
 			Package:  ".",
-			Imports:  []string{"adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic"},
+			Imports:  []string{"adapters", "envelope", "failure", "internal/build", "middleware", "parking", "poison", "policy", "retrytopic"},
 			External: []string{watermill},
 		},
+		// The version of the program, of which messages tell.
+		{Package: "internal/build"},
 
 		// The adapters: each knows its own client, and none knows another.
 		{

@@ -187,9 +187,9 @@ func entries(text []byte) []Death {
 // endOfTime is the year 10000, in which RFC 3339 ends.
 const endOfTime = 253402300800
 
-// name bounds a text like AMQP its names.
+// name bounds a text that stands for a name, as what is kept of an error.
 func name(v any) string {
-	text, _ := envelope.CutRunes(plain(v), 255)
+	text, _ := envelope.ErrorText(plain(v))
 	return text
 }
 
