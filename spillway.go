@@ -64,7 +64,7 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 			return nil, fmt.Errorf("spillway: %w", err)
 		}
 	}
-	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger}); err != nil {
+	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger, Alone: s.gate.enterAlone}); err != nil {
 		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", redactor.URL(u), redact(redactor, err)), s.closeLastResort())
 	}
 	if caps := s.broker.Capabilities(); cfg.Retry == adapters.RetryInPlace && !caps.InPlaceRetry {

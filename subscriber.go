@@ -275,10 +275,14 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 
 // enter waits for the message's turn among those of the process.
 func (s *subscription) enter(d *adapters.Delivery) (leave func(), ok bool) {
-	if d.Stream == adapters.StreamSuspect {
+	switch {
+	case d.Alone:
+		return func() {}, true // its adapter ends the turn
+	case d.Stream == adapters.StreamSuspect:
 		return s.sw.gate.enterAlone(s.closing)
+	default:
+		return s.sw.gate.leave, s.sw.gate.enter(s.closing)
 	}
-	return s.sw.gate.leave, s.sw.gate.enter(s.closing)
 }
 
 func (s *subscription) ack(d *adapters.Delivery) {

@@ -83,6 +83,13 @@ type OpenParams struct {
 	URL    *url.URL
 	Names  Names
 	Logger *slog.Logger
+	// Alone waits until no message is in a handler of this process and keeps
+	// others out until end is called, both for a bounded time; it reports false
+	// when stop was closed first. An adapter whose broker counts a message as
+	// handed out before anybody has received it calls Alone before it takes one
+	// from a suspect stream, sets Delivery.Alone, and calls end when that is
+	// settled; otherwise the facade does. It is nil outside of the facade.
+	Alone func(stop <-chan struct{}) (end func(), ok bool)
 }
 
 // Consumer is a consumer group on one topic: the owner of a retry, a parking,
@@ -186,6 +193,8 @@ type Delivery struct {
 	// Count is how often the broker has handed this record out, from 1; zero
 	// where Capabilities.DeliveryCount is false.
 	Count int
+	// Alone says that the adapter has called OpenParams.Alone for it.
+	Alone bool
 	// Undecodable is set when the adapter could not read the record's framing.
 	// Payload then holds the raw bytes.
 	Undecodable error

@@ -40,8 +40,10 @@ type broker struct {
 	ladder   ladder
 	caps     adapters.Capabilities
 
-	mu    sync.Mutex
-	alone map[consumerKey]chan struct{} // see tokenOf
+	alone func(stop <-chan struct{}) (end func(), ok bool) // see adapters.OpenParams
+
+	mu     sync.Mutex
+	tokens map[consumerKey]chan struct{} // see tokenOf
 }
 
 func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, error) {
@@ -55,7 +57,11 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, erro
 		// acknowledgements must go on.
 		consume: newLink(dialer(p.URL, cfg, "spillway consume")),
 		produce: newLink(dialer(p.URL, cfg, "spillway publish")),
-		alone:   map[consumerKey]chan struct{}{},
+		tokens:  map[consumerKey]chan struct{}{},
+		alone:   p.Alone,
+	}
+	if b.alone == nil {
+		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }
 	}
 	if b.logger == nil {
 		b.logger = slog.Default()
@@ -152,10 +158,10 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 func (b *broker) tokenOf(c adapters.Consumer) chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	token, ok := b.alone[keyOf(c)]
+	token, ok := b.tokens[keyOf(c)]
 	if !ok {
 		token = make(chan struct{}, 1)
-		b.alone[keyOf(c)] = token
+		b.tokens[keyOf(c)] = token
 	}
 	return token
 }

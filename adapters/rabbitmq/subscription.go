@@ -228,7 +228,7 @@ func (sess *session) run() {
 	forwarders.Go(func() {
 		sess.forward(sess.retry, adapters.StreamRetry, s.b.names.Of(adapters.StreamRetry, s.c), s.slots)
 	})
-	forwarders.Go(func() { sess.forwardSuspects(&forwarders) })
+	forwarders.Go(sess.forwardSuspects)
 
 	select {
 	case <-s.stop:
@@ -269,18 +269,23 @@ func (sess *session) forward(in <-chan amqp.Delivery, stream adapters.Stream, na
 	defer sess.end()
 	var held []amqp.Delivery
 	for native := range in {
-		if len(held) > 0 || !sess.handOut(native, stream, name, slots) {
+		if len(held) > 0 || !sess.handOut(native, stream, name, slots, nil) {
 			held = append(held, native)
 		}
 	}
 	for _, native := range held {
-		if stream == adapters.StreamSuspect && sess.renew(native, name) == nil {
-			_ = native.Ack(false) // on a closed channel it comes again, beside its copy
-			continue
-		}
-		// The error of a closed channel says that it is back already.
-		_ = native.Nack(false, true)
+		sess.giveBack(native, stream, name)
 	}
+}
+
+// giveBack returns what was not handed out.
+func (sess *session) giveBack(native amqp.Delivery, stream adapters.Stream, name string) {
+	if stream == adapters.StreamSuspect && sess.renew(native, name) == nil {
+		_ = native.Ack(false) // on a closed channel it comes again, beside its copy
+		return
+	}
+	// The error of a closed channel says that it is back already.
+	_ = native.Nack(false, true)
 }
 
 // renew writes a suspect that nobody has handled anew, so that the broker's
@@ -298,7 +303,9 @@ func (sess *session) renew(native amqp.Delivery, name string) error {
 	return sess.s.b.Handoff(ctx, h)
 }
 
-func (sess *session) handOut(native amqp.Delivery, stream adapters.Stream, name string, slots chan struct{}) bool {
+// handOut hands a delivery out when there is a slot, and reports whether it did.
+// A suspect is alone until end is called, which its settler does.
+func (sess *session) handOut(native amqp.Delivery, stream adapters.Stream, name string, slots chan struct{}, end func()) bool {
 	s := sess.s
 	select {
 	case <-s.stop:
@@ -307,10 +314,10 @@ func (sess *session) handOut(native amqp.Delivery, stream adapters.Stream, name 
 		return false
 	case slots <- struct{}{}:
 	}
-	settler := &settler{sess: sess, tag: native.DeliveryTag, slots: slots}
+	settler := &settler{sess: sess, tag: native.DeliveryTag, slots: slots, end: end}
 	d := &adapters.Delivery{
 		Record: recordOf(&native, name), Consumer: s.c, Stream: stream,
-		Count: countOf(&native), Settler: settler,
+		Count: countOf(&native), Alone: end != nil, Settler: settler,
 	}
 	sess.count(+1)
 	select {
@@ -324,9 +331,14 @@ func (sess *session) handOut(native amqp.Delivery, stream adapters.Stream, name 
 	return false
 }
 
-// forwardSuspects reads the suspect queue, one message at a time and in one
-// subscription of the process at a time.
-func (sess *session) forwardSuspects(forwarders *sync.WaitGroup) {
+// suspectPoll is how often the suspect queue is looked at.
+const suspectPoll = 500 * time.Millisecond
+
+// forwardSuspects takes messages from the suspect queue, one at a time and in
+// one subscription of the process at a time. It takes one only when it is alone
+// in the process's handlers: a consumer would have the broker count a crash
+// that came while the message was on its way, or waited.
+func (sess *session) forwardSuspects() {
 	s := sess.s
 	token := s.b.tokenOf(s.c)
 	select {
@@ -335,23 +347,58 @@ func (sess *session) forwardSuspects(forwarders *sync.WaitGroup) {
 	case <-sess.gone:
 		return
 	}
-	queue, tag := s.b.names.Of(adapters.StreamSuspect, s.c), consumerTag()
-	var in <-chan amqp.Delivery
-	err := sess.call(func() (err error) {
-		if err = sess.ch.Qos(1, 0, false); err == nil {
-			in, err = sess.ch.Consume(queue, tag, false, false, false, false, nil)
+	poll := time.NewTicker(suspectPoll)
+	defer poll.Stop()
+	for {
+		if err := sess.takeSuspect(); err != nil {
+			sess.end()
+			return
 		}
+		select {
+		case <-poll.C:
+		case <-sess.gone:
+			return
+		}
+	}
+}
+
+// takeSuspect hands out a message of the suspect queue, if there is one, and
+// waits until it is settled.
+func (sess *session) takeSuspect() error {
+	s := sess.s
+	queue := s.b.names.Of(adapters.StreamSuspect, s.c)
+	var state amqp.Queue
+	err := sess.call(func() (err error) {
+		state, err = sess.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	if err != nil {
-		sess.end()
-		return
+	if err != nil || state.Messages == 0 {
+		return err
 	}
-	forwarders.Go(func() {
-		<-sess.gone
-		sess.cancel(tag)
+	end, ok := s.b.alone(sess.gone)
+	if !ok {
+		return nil
+	}
+	var native amqp.Delivery
+	err = sess.call(func() (err error) {
+		native, ok, err = sess.ch.Get(queue, false)
+		return err
 	})
-	sess.forward(in, adapters.StreamSuspect, queue, make(chan struct{}, 1))
+	if err != nil || !ok { // another process was faster
+		end()
+		return err
+	}
+	slot := make(chan struct{}, 1)
+	if !sess.handOut(native, adapters.StreamSuspect, queue, slot, end) {
+		sess.giveBack(native, adapters.StreamSuspect, queue)
+		end()
+		return nil
+	}
+	select {
+	case slot <- struct{}{}:
+	case <-sess.gone:
+	}
+	return nil
 }
 
 func (sess *session) count(n int) {
@@ -391,6 +438,7 @@ type settler struct {
 	sess  *session
 	tag   uint64
 	slots chan struct{}
+	end   func() // of a suspect's being alone, else nil
 	done  atomic.Bool
 }
 
@@ -412,6 +460,9 @@ func (x *settler) settle(what string, d *adapters.Delivery, call func() error) e
 	err := call()
 	<-x.slots
 	x.sess.count(-1)
+	if x.end != nil {
+		x.end()
+	}
 	switch {
 	case err == nil:
 		return nil
