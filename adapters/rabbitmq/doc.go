@@ -70,8 +70,11 @@
 // Handlers get from main and retry as many messages together as the
 // concurrency says. As many again of each queue are prefetched; they go back
 // when the subscription stops, and their delivery counts rise when its process
-// dies. So may any message become a suspect: suspects are handled one at a time
-// in a process, and only there does the count convict.
+// dies. So may any message become a suspect. The suspect queue has no consumer:
+// it is looked at twice a second, and a message is taken from it only when
+// nothing else is in a handler of the process, so that its count means crashes
+// of its own. A connection that is lost counts too; the process that lost it
+// remembers, another one does not.
 //
 // # Ordering
 //

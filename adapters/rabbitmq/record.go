@@ -161,10 +161,7 @@ func publishingOf(d *amqp.Delivery) amqp.Publishing {
 // is one, and else from the portable fields.
 func publishing(h adapters.Handoff) (amqp.Publishing, error) {
 	var p amqp.Publishing
-	dropped := func(key string) bool {
-		return envelope.IsOwn(key) || isBrokers(key) ||
-			slices.ContainsFunc(h.DropHeaders, func(name string) bool { return strings.EqualFold(name, key) })
-	}
+	dropped := func(key string) bool { return isBrokers(key) || !h.Keeps(key) }
 	if d, ok := h.Record.Native.(*amqp.Delivery); ok && d != nil {
 		p = publishingOf(d)
 		p.Headers = make(amqp.Table, len(d.Headers)+len(h.State))
