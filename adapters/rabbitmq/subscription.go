@@ -347,10 +347,18 @@ func (sess *session) forwardSuspects() {
 	case <-sess.gone:
 		return
 	}
+	// Looking at a queue that is gone costs the channel: not the one on which
+	// messages are yet to be settled.
+	look, err := sess.channel()
+	if err != nil {
+		sess.end()
+		return
+	}
+	defer func() { go look.Close() }()
 	poll := time.NewTicker(suspectPoll)
 	defer poll.Stop()
 	for {
-		if err := sess.takeSuspect(); err != nil {
+		if err := sess.takeSuspect(look); err != nil {
 			sess.end()
 			return
 		}
@@ -362,16 +370,30 @@ func (sess *session) forwardSuspects() {
 	}
 }
 
+// channel opens another channel, unless the session ends first.
+func (sess *session) channel() (*amqp.Channel, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-sess.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	conn, err := sess.s.b.consume.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.channel(ctx)
+}
+
 // takeSuspect hands out a message of the suspect queue, if there is one, and
 // waits until it is settled.
-func (sess *session) takeSuspect() error {
+func (sess *session) takeSuspect(look *amqp.Channel) error {
 	s := sess.s
 	queue := s.b.names.Of(adapters.StreamSuspect, s.c)
-	var state amqp.Queue
-	err := sess.call(func() (err error) {
-		state, err = sess.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
-	})
+	state, err := look.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil || state.Messages == 0 {
 		return err
 	}
