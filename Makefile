@@ -53,8 +53,8 @@ check-brokers: ## test scripts/brokers itself: starts, crashes, clones
 	@scripts/check-brokers $(BROKERS)
 
 .PHONY: bench
-bench: ## measure the chain and print a table
-	@go run ./internal/bench
+bench: ## measure and print a table; without RabbitMQ: make bench BROKERS=
+	@scripts/brokers run $(BROKERS) -- go run ./internal/bench
 
 # What `make chaos` hits, for how long, and how; docs/reliability.md explains.
 BROKER ?= memory

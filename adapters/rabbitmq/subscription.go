@@ -187,12 +187,17 @@ func (s *subscription) begin(ctx context.Context) (*session, error) {
 
 const beginTimeout = 30 * time.Second
 
-// consume opens two consumers. Each may hold as many messages as there are
-// slots, so that the next is here when a slot gets free; only those with a slot
-// are handed out.
+// prefetch is how many messages each consumer may hold: those in handlers, and
+// for every slot but one the next, so that no slot waits for the broker when it
+// gets free. With one slot there is none ahead: what is returned must come again
+// before what lies behind it.
+func (s *subscription) prefetch() int { return min(2*s.c.Concurrency-1, math.MaxUint16) }
+
+// consume opens two consumers. Of what they hold only those with a slot are
+// handed out.
 func (sess *session) consume() error {
 	s := sess.s
-	if err := sess.ch.Qos(s.c.Concurrency, 0, false); err != nil {
+	if err := sess.ch.Qos(s.prefetch(), 0, false); err != nil {
 		return err
 	}
 	for _, c := range []struct {

@@ -178,9 +178,10 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/memory",
+				"adapters/memory", "adapters/rabbitmq",
 			},
-			External: []string{watermill},
+			// What Spillway is measured against, and a plain client.
+			External: []string{watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go"},
 			Std:      []string{"flag", "testing"},
 		},
 		{

@@ -1,54 +1,91 @@
-// Command bench measures what Spillway costs and prints it as a table. Every
-// figure that matters is a ratio of two measurements of the same run, taken in
-// turns, so that it means the same on any machine.
+// Command bench measures what Spillway costs and what it keeps its word about,
+// and prints one table. Throughput is compared within a run, so that the ratios
+// mean the same on any machine; docs/benchmarks.md says what each figure means.
+//
+// With SPILLWAY_TEST_RABBITMQ it also measures on RabbitMQ. `make bench` starts
+// one. The exit code is 1 if a target was missed or could not be measured.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"log"
 	"os"
-	"slices"
-	"text/tabwriter"
+	"os/signal"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
 )
 
-// row is one line of the table.
-type row struct {
-	what     string
-	measured string
-	target   string
-	ok       bool
-}
-
 func main() {
-	messages := flag.Int("messages", 200_000, "messages of one throughput run")
-	rounds := flag.Int("rounds", 5, "throughput runs of each kind, taken in turns; the median counts")
+	var m onMemory
+	var r onRabbitMQ
+	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
+	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, throughput, lateness, kill")
+	flag.IntVar(&m.messages, "messages", 10_000, "memory: messages of one run")
+	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
+	flag.IntVar(&r.messages, "rabbitmq-messages", 4_000, "RabbitMQ: messages of one run")
+	flag.IntVar(&r.rounds, "rabbitmq-rounds", 3, "RabbitMQ: runs of each kind, taken in turns")
+	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ: how long a handler takes where failing messages are compared")
+	flag.DurationVar(&r.window, "lateness-window", 20*time.Second, "RabbitMQ: how long lateness is measured")
+	flag.StringVar(&r.brokers, "brokers", "scripts/brokers rabbitmq", "the command, and the broker's name, that kill and start RabbitMQ")
 	flag.Parse()
+	r.url = os.Getenv("SPILLWAY_TEST_RABBITMQ")
 
-	rows := chainCost()
-	rows = append(rows, healthyThroughput(*messages, *rounds)...)
-
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "WHAT\tMEASURED\tTARGET\t")
-	missed := 0
-	for _, r := range rows {
-		mark := ""
-		if r.target != "" {
-			mark = "ok"
-			if !r.ok {
-				mark = "MISSED"
-				missed++
-			}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			log.Fatal(err)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.what, r.measured, r.target, mark)
+		if err := pprof.StartCPUProfile(f); err != nil {
+			log.Fatal(err)
+		}
 	}
-	w.Flush()
-	if missed > 0 {
-		fmt.Printf("\n%d targets missed in this run\n", missed)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	before := load()
+	var t table
+	sections := []section{{"chain", chainCost}, {"memory", m.throughput}}
+	if r.url != "" {
+		sections = append(sections, r.sections()...)
+	}
+	for _, s := range sections {
+		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "measuring %s\n", s.name)
+		s.measure(ctx, &t)
+	}
+	pprof.StopCPUProfile()
+
+	t.print(os.Stdout)
+	fmt.Printf("\n%s, %s/%s, %d CPUs", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if r.version != "" {
+		fmt.Printf(", RabbitMQ %s", r.version)
+	}
+	if before != "" {
+		fmt.Printf("; load average %s before, %s after", before, load())
+	}
+	fmt.Println()
+	if n := t.unmet(); n > 0 {
+		fmt.Printf("%d targets missed or not measured in this run\n", n)
 		os.Exit(1)
 	}
 }
 
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	return s[len(s)/2]
+// section is a part of the table.
+type section struct {
+	name    string
+	measure func(context.Context, *table)
+}
+
+// load is the load average of the last minute, or empty where the system does
+// not tell.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }
