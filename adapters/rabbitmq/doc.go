@@ -68,7 +68,7 @@
 // text have the name of their AMQP type; tables and arrays are JSON.
 //
 // Handlers get from main and retry as many messages together as the
-// concurrency says. As many again of each queue are prefetched; they go back
+// concurrency says. One less again of each queue are prefetched; they go back
 // when the subscription stops, and their delivery counts rise when its process
 // dies. So may any message become a suspect. The suspect queue has no consumer:
 // it is looked at twice a second, and a message is taken from it only when

@@ -62,6 +62,32 @@ func TestConcurrencyBoundsTheUnsettled(t *testing.T) {
 	}
 }
 
+// A slot that gets free must not wait for the broker: the next message is here.
+// With one slot none is, so that what is returned comes again before the rest.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	for concurrency, left := range map[int]int{1: 9, 4: 3} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, rabbitmq.Config{})
+			c := b.consumer(concurrency)
+			b.ensure(c)
+			for i := range 10 {
+				b.publish(c.Topic, "", persistent(fmt.Sprint(i)))
+			}
+			sub := b.subscribe(c)
+			for range concurrency {
+				b.next(sub)
+			}
+			b.depthBecomes(queueOf(adapters.StreamMain, c), left)
+			b.quiet(sub, 200*time.Millisecond)
+			if got := b.depth(queueOf(adapters.StreamMain, c)); got != left {
+				t.Errorf("%d of 10 messages are still with the broker, want %d", got, left)
+			}
+		})
+	}
+}
+
 func TestOrderIsKeptWithConcurrencyOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
