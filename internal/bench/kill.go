@@ -149,7 +149,7 @@ func (r *onRabbitMQ) output(ctx context.Context, verb string) (string, error) {
 		return "", fmt.Errorf("flag -brokers must be a command and a name, is %q", r.brokers)
 	}
 	cmd := exec.CommandContext(ctx, fields[0], verb, fields[1])
-	// Files of its own: a broker that stays must not keep a pipe of ours open.
+	// A broker that stays may keep the pipes open; nobody waits for it.
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second

@@ -280,8 +280,7 @@ func (r *onRabbitMQ) dropStreams(topic string) error {
 	return r.drop(names...)
 }
 
-// cleanUp deletes the ladder, which the next run may want otherwise. The names
-// are looked up by what the broker answers: a rung that is missing is none.
+// cleanUp deletes the ladder: the next measurement may want other rungs.
 func (r *onRabbitMQ) cleanUp() {
 	if err := r.drop(ladderNames()...); err != nil {
 		slog.Warn("the queues of the benchmark's ladder are left on the broker", "error", err)
