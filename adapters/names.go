@@ -66,7 +66,12 @@ func (n Names) template(s Stream) string {
 
 // Of returns the name of a stream of c. The main stream is the topic itself.
 func (n Names) Of(s Stream, c Consumer) string {
-	return strings.NewReplacer("{topic}", c.Topic, "{group}", c.Group).Replace(n.WithDefaults().template(s))
+	if s == StreamMain {
+		return c.Topic
+	}
+	// Not one replacement after the other: a topic may look like a template.
+	before, after, _ := strings.Cut(n.WithDefaults().template(s), "{topic}")
+	return strings.Replace(before, "{group}", c.Group, 1) + c.Topic + strings.Replace(after, "{group}", c.Group, 1)
 }
 
 // IsDeadLetter reports whether topic has the form of a dead letter stream's
