@@ -244,11 +244,15 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 		d.Count = 1
 	}
 	leave, ok := s.enter(d)
-	if !ok || s.ending() {
+	if !ok {
 		s.giveBack(d)
 		return
 	}
 	defer leave()
+	if s.ending() {
+		s.giveBack(d)
+		return
+	}
 	ctx, cancel := context.WithCancel(s.base)
 	defer cancel()
 	msg := newMessage(d)
