@@ -125,7 +125,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	}()
 	d.url = target.URL()
 	if addr := target.Addr(); addr != "" {
-		if d.proxy, err = NewProxy(addr); err != nil {
+		if d.proxy, err = NewProxy(addr, target.ProxyAddr()); err != nil {
 			return nil, err
 		}
 		defer d.proxy.Close()

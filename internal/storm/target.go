@@ -24,8 +24,11 @@ type Target interface {
 	// is the proxy's.
 	URL() string
 	Via(addr string) string
-	// Addr is what a proxy connects to; empty if there is no network.
+	// Addr is what a proxy connects to; empty if there is no network. ProxyAddr is
+	// where that proxy has to listen, for a broker that tells its clients where to
+	// find it; empty: anywhere.
 	Addr() string
+	ProxyAddr() string
 
 	// Opener is what the processes open.
 	Opener() adapters.Opener
@@ -95,8 +98,8 @@ const scopeNobody = "nobody"
 // targets by name.
 var targets = map[string]func() Target{
 	"memory":    func() Target { return newMemoryTarget() },
-	"rabbitmq":  func() Target { return &rabbitTarget{instance: "rabbitmqstorm"} },
-	"rabbitmq4": func() Target { return &rabbitTarget{instance: "rabbitmq4"} },
+	"rabbitmq":  func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm"}} },
+	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4"}} },
 }
 
 // NewTarget returns the broker of that name.
