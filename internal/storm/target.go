@@ -87,6 +87,12 @@ type Trial struct {
 	// Broker means that the broker itself dies, so that its own moves of messages
 	// between streams may be repeated.
 	Broker bool
+	// Aftermath is how long after its end acknowledgements may still get lost.
+	Aftermath time.Duration
+	// Destroys is a stream of the group Of whose records vanish, as by an operator
+	// who deletes them: what was handed off to it before the end need not be there.
+	Destroys adapters.Stream
+	Of       string
 	// Do does it and undoes it. It returns whose acknowledgements it may have
 	// swallowed though they seemed well: those of a process, of a group, empty for
 	// all, or scopeNobody.
