@@ -159,6 +159,12 @@ func (r *reader) export(origin string, v *value) (Export, bool) {
 		r.shape(origin, attributes, "has Attributes that are "+string(attributes.kind)+", not an object", shapeFix)
 		return e, false
 	}
+	for _, key := range v.keys {
+		if knownAttributes[key] && key != "QueueArn" {
+			r.shape(origin, v.members[key], fmt.Sprintf("has the attribute %s beside Attributes instead of in it", key), "move it into Attributes")
+			return e, false
+		}
+	}
 	for name, a := range attributes.members {
 		e.Attributes[name] = a.text
 		if a.kind != text {

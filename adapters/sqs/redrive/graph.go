@@ -22,7 +22,7 @@ func Check(exports []Export, opts Options) Report {
 	}
 	for _, n := range g.nodes {
 		c.alone(g, n)
-		if n.policy != nil && n.target != nil && n.target != n {
+		if n.policy != nil && n.target != nil && n.target != n && !opts.excluded(n.label) {
 			c.edge(n, n.target)
 			c.edgeByRole(n, n.target)
 		}
@@ -132,9 +132,10 @@ func (g *graph) cycles() (cycles [][]*node) {
 
 func (c *check) cycles(g *graph) {
 	for _, cycle := range g.cycles() {
-		first := 0
+		first := 0 // by name, of those about which something may be said
 		for i, n := range cycle {
-			if n.label < cycle[first].label {
+			mine, its := c.opts.excluded(n.label), c.opts.excluded(cycle[first].label)
+			if its && !mine || its == mine && n.label < cycle[first].label {
 				first = i
 			}
 		}

@@ -83,6 +83,7 @@ func TestEachMistakeIsOneFinding(t *testing.T) {
 		"attributes":          {[]byte(`{"QueueUrl":"` + urlSource + `","attributes":{}}`), goodDLQ(), "export-shape source.json", `the key "attributes", which is written Attributes`},
 		"queue_url":           {[]byte(`{"queue_url":"` + urlSource + `","Attributes":{}}`), goodDLQ(), "export-shape source.json", `the key "queue_url", which is written QueueUrl`},
 		"QueueUrl a number":   {[]byte(`{"QueueUrl":7,"Attributes":{}}`), goodDLQ(), "export-shape source.json", "QueueUrl that is a number"},
+		"policy beside":       {[]byte(`{"QueueUrl":"` + urlSource + `","Attributes":{},` + "\n" + `"RedrivePolicy":"x"}`), goodDLQ(), "export-shape source.json", "line 2, has the attribute RedrivePolicy beside Attributes"},
 		"bare attributes":     {[]byte(`{"QueueArn":"` + arnSource + `"}`), goodDLQ(), "export-shape source.json", "the attributes themselves"},
 		"value true":          {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "SqsManagedSseEnabled": true}), goodDLQ(), "attribute-type pedidos", "SqsManagedSseEnabled is true or false, not a string"},
 		"value null":          {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "Policy": nil}), goodDLQ(), "attribute-type pedidos", "Policy is null"},
@@ -349,6 +350,40 @@ func TestRetentionShorterThanTheWayIntoTheDeadLetterQueue(t *testing.T) {
 	got := errorsOf(redrive.Check(exports, redrive.Options{}))
 	if len(got) != 2 || got[0] == got[1] || !strings.HasSuffix(got[0], " pedidos-dlq") || !strings.HasSuffix(got[1], " pedidos-dlq") {
 		t.Errorf("%v", got)
+	}
+}
+
+// An excluded queue is not spoken of, and neither is what only concerns it; the
+// others of a loop are.
+func TestExcludedQueuesAreNotSpokenOf(t *testing.T) {
+	t.Parallel()
+	arn := func(name string) string { return "arn:aws:sqs:us-east-1:123456789012:" + name }
+	exports := queues(t, map[string]map[string]string{
+		"a":   {"RedrivePolicy": policy(arn("b"), 5)},
+		"b":   {"RedrivePolicy": policy(arn("a"), 5)},
+		"old": {"RedrivePolicy": policy(arn("dlq"), 5), "MessageRetentionPeriod": "1209600", "DelaySeconds": "7000"},
+		"dlq": {"MessageRetentionPeriod": "1209600"},
+	})
+	for _, test := range []struct{ exclude, want []string }{
+		{[]string{"old"}, []string{"redrive-cycle a"}},
+		{[]string{"old", "a"}, []string{"redrive-cycle b"}},
+		{[]string{"old", "[ab]"}, nil},
+		{[]string{"?", "dlq"}, []string{"attr-range old"}},
+	} {
+		if diff := cmp.Diff(test.want, errorsOf(redrive.Check(exports, redrive.Options{Exclude: test.exclude}))); diff != "" {
+			t.Errorf("without %v (-want +got):\n%s", test.exclude, diff)
+		}
+	}
+}
+
+// Two exports of one queue, by whatever host: nobody knows which one holds.
+func TestQueueThatWasExportedTwice(t *testing.T) {
+	t.Parallel()
+	data := []byte("[" + string(goodDLQ()) + "," + string(goodDLQ()) + "]")
+	exports, _ := redrive.Parse("all.json", data)
+	report := redrive.Check(exports, redrive.Options{Exclude: []string{"none"}})
+	if f := report.Findings[0]; f.Rule != "queue-duplicate" || !strings.Contains(f.Message, "in all.json[0] and in all.json[1]") || report.Queues != 1 {
+		t.Errorf("%+v", report)
 	}
 }
 
