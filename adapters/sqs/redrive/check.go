@@ -128,24 +128,33 @@ func (c *check) identify(n *node) {
 // attributes looks at the names and the types of attributes.
 func (c *check) attributes(n *node) {
 	names := n.names()
+	var outside []string
 	for _, name := range names {
 		switch {
 		case like(name, keyTarget), like(name, keyCount):
-			c.add("redrive-toplevel", n, fmt.Sprintf("%s is an attribute, but belongs into the string of RedrivePolicy: SQS has no attribute of that name", quote(name)),
-				`set RedrivePolicy to "`+goodRedrive+`"`)
+			outside = append(outside, quote(name))
 		case !knownAttributes[name]:
 			if near := nearestAttribute(name); near != "" && n.Attributes[near] == "" {
 				c.add("attribute-name", n, fmt.Sprintf("%s is no attribute of SQS; it looks like %s", quote(name), near), "rename it to "+near)
 			}
 		}
 	}
+	if len(outside) > 0 {
+		c.add("redrive-toplevel", n, fmt.Sprintf("%s %s into the string of RedrivePolicy: SQS has no %s", strings.Join(outside, " and "), plural(len(outside), "belongs", "belong"), plural(len(outside), "such attribute", "such attributes")),
+			`set RedrivePolicy to "`+goodRedrive+`"`)
+	}
+	var odd []string
 	for _, name := range names {
 		k := n.kinds[name]
 		policy := name == attrRedrive || name == attrAllow
-		if k == "" || policy && k != null || c.opts.Template && (k == number || k == boolean || k == object && name == "Policy") {
+		accepted := c.opts.Template && (k == number || k == boolean || k == object && name == "Policy")
+		if k == "" || policy && k != null || accepted || like(name, keyTarget) || like(name, keyCount) {
 			continue
 		}
-		c.add("attribute-type", n, fmt.Sprintf("%s is %s, not a string: AWS does not export it so", name, k),
+		odd = append(odd, fmt.Sprintf("%s is %s", quote(name), k))
+	}
+	if len(odd) > 0 {
+		c.add("attribute-type", n, strings.Join(odd, ", ")+", not a string: AWS exports strings",
 			"export it again with get-queue-attributes; if this is a template on purpose, check it with --template")
 	}
 }

@@ -93,8 +93,8 @@ func parseARN(arn string) (q queue, problem string) {
 	return q, ""
 }
 
-// suffixes are the domains of AWS with their partitions. A region tells
-// GovCloud from the others.
+// suffixes are the domains of AWS with their partitions. A region of GovCloud or
+// of China tells more than the domain.
 var suffixes = []struct{ domain, partition string }{
 	{".amazonaws.com.cn", "aws-cn"},
 	{".api.amazonwebservices.com.cn", "aws-cn"},
@@ -148,8 +148,11 @@ func parseURL(raw string) (q queue, aws bool, problem string) {
 		if host == "queue.amazonaws.com" {
 			q.region = "us-east-1"
 		}
-		if q.partition == "aws" && strings.HasPrefix(q.region, "us-gov-") {
+		switch {
+		case strings.HasPrefix(q.region, "us-gov-"):
 			q.partition = "aws-us-gov"
+		case strings.HasPrefix(q.region, "cn-"):
+			q.partition = "aws-cn"
 		}
 		switch {
 		case q.region == "":

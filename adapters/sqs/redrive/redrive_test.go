@@ -85,9 +85,10 @@ func TestEachMistakeIsOneFinding(t *testing.T) {
 		"QueueUrl a number":   {[]byte(`{"QueueUrl":7,"Attributes":{}}`), goodDLQ(), "export-shape source.json", "QueueUrl that is a number"},
 		"policy beside":       {[]byte(`{"QueueUrl":"` + urlSource + `","Attributes":{},` + "\n" + `"RedrivePolicy":"x"}`), goodDLQ(), "export-shape source.json", "line 2, has the attribute RedrivePolicy beside Attributes"},
 		"bare attributes":     {[]byte(`{"QueueArn":"` + arnSource + `"}`), goodDLQ(), "export-shape source.json", "the attributes themselves"},
-		"value true":          {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "SqsManagedSseEnabled": true}), goodDLQ(), "attribute-type pedidos", "SqsManagedSseEnabled is true or false, not a string"},
-		"value null":          {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "Policy": nil}), goodDLQ(), "attribute-type pedidos", "Policy is null"},
-		"policy null":         {withPolicy(nil), goodDLQ(), "attribute-type pedidos", "RedrivePolicy is null"},
+		"value true":          {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "SqsManagedSseEnabled": true}), goodDLQ(), "attribute-type pedidos", `"SqsManagedSseEnabled" is true or false, not a string`},
+		"many values":         {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "DelaySeconds": 0, "VisibilityTimeout": 30}), goodDLQ(), "attribute-type pedidos", `"DelaySeconds" is a number, "VisibilityTimeout" is a number, not a string`},
+		"value null":          {export(urlSource, map[string]any{"RedrivePolicy": policy(arnDLQ, 5), "Policy": nil}), goodDLQ(), "attribute-type pedidos", `"Policy" is null, not a string`},
+		"policy null":         {withPolicy(nil), goodDLQ(), "attribute-type pedidos", `"RedrivePolicy" is null`},
 		"same file":           {good, good, "queue-duplicate pedidos", "both files are exports of"},
 		"same queue, two ids": {good, export("https://queue.amazonaws.com/123456789012/pedidos", map[string]any{"MessageRetentionPeriod": "1209600"}), "queue-duplicate pedidos", "both files"},
 		"wrong order":         {goodDLQ(), good, "pair-order pedidos", "wrong order"},
@@ -136,6 +137,9 @@ func TestEachMistakeIsOneFinding(t *testing.T) {
 		"count true":          {text(policy(arnDLQ, true)), goodDLQ(), "redrive-max-receive-range pedidos", "is true or false"},
 		"count in Arabic":     {text(policy(arnDLQ, "٥")), goodDLQ(), "redrive-max-receive-range pedidos", `\u0665`},
 
+		"policy in pieces":  {export(urlSource, map[string]any{"DeadLetterTargetArn": arnDLQ, "MaxReceiveCount": 5}), goodDLQ(), "redrive-toplevel pedidos", `"DeadLetterTargetArn" and "MaxReceiveCount" belong into`},
+		"count with a zero": {text(policy(arnDLQ, "05")), goodDLQ(), "redrive-max-receive-range pedidos", `is "05", not`},
+
 		// The dead letter queue.
 		"another queue":          {text(policy(arnSource+"-dlq2", 5)), goodDLQ(), "pair-target pedidos", "the second file is of"},
 		"other case":             {text(policy(strings.Replace(arnDLQ, "pedidos", "Pedidos", 1), 5)), goodDLQ(), "pair-target pedidos", "Pedidos-dlq"},
@@ -178,6 +182,7 @@ func TestIdentityFollowsFromTheURL(t *testing.T) {
 	for url, arn := range map[string]string{
 		"https://sqs.eu-west-1.amazonaws.com/123456789012/q-dlq":                     "arn:aws:sqs:eu-west-1:123456789012:q-dlq",
 		"https://sqs.cn-north-1.amazonaws.com.cn/123456789012/q-dlq":                 "arn:aws-cn:sqs:cn-north-1:123456789012:q-dlq",
+		"https://sqs.cn-northwest-1.amazonaws.com/123456789012/q-dlq":                "arn:aws-cn:sqs:cn-northwest-1:123456789012:q-dlq",
 		"https://sqs.us-gov-west-1.amazonaws.com/123456789012/q-dlq":                 "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:q-dlq",
 		"https://sqs.us-iso-east-1.c2s.ic.gov/123456789012/q-dlq":                    "arn:aws-iso:sqs:us-iso-east-1:123456789012:q-dlq",
 		"https://sqs-fips.us-east-1.amazonaws.com/123456789012/q-dlq":                "arn:aws:sqs:us-east-1:123456789012:q-dlq",
@@ -255,7 +260,7 @@ func TestTemplatesMayHaveObjects(t *testing.T) {
 	if len(report.Findings) > 0 || report.Links[0].String() != "DLQ=pedidos-dlq maxReceiveCount=5 VisibilityTimeout=90s" {
 		t.Errorf("%+v", report)
 	}
-	want := []string{"error attribute-type pedidos", "error attribute-type pedidos-dlq", "error attribute-type pedidos-dlq", "error redrive-object pedidos-dlq", "error redrive-object pedidos"}
+	want := []string{"error attribute-type pedidos", "error attribute-type pedidos-dlq", "error redrive-object pedidos-dlq", "error redrive-object pedidos"}
 	if diff := cmp.Diff(want, said(pair(source, deadLetter, redrive.Options{}))); diff != "" {
 		t.Errorf("as an export (-want +got):\n%s", diff)
 	}
