@@ -3,8 +3,10 @@ package redrive_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,18 +143,28 @@ func TestEachMistakeIsOneFinding(t *testing.T) {
 		"count with a zero": {text(policy(arnDLQ, "05")), goodDLQ(), "redrive-max-receive-range pedidos", `is "05", not`},
 
 		// The dead letter queue.
-		"another queue":          {text(policy(arnSource+"-dlq2", 5)), goodDLQ(), "pair-target pedidos", "the second file is of"},
-		"other case":             {text(policy(strings.Replace(arnDLQ, "pedidos", "Pedidos", 1), 5)), goodDLQ(), "pair-target pedidos", "Pedidos-dlq"},
-		"dlq elsewhere":          {good, export(strings.Replace(urlDLQ, "us-east-1", "eu-west-1", 1), map[string]any{"MessageRetentionPeriod": "1209600"}), "pair-target pedidos", "eu-west-1"},
-		"dlq of others":          {good, export(strings.Replace(urlDLQ, "123456789012", "210987654321", 1), map[string]any{"MessageRetentionPeriod": "1209600"}), "pair-target pedidos", "210987654321"},
-		"both agree on China":    {text(policy("arn:aws-cn:sqs:cn-north-1:123456789012:pedidos-dlq", 5)), export("https://sqs.cn-north-1.amazonaws.com.cn/123456789012/pedidos-dlq", map[string]any{"MessageRetentionPeriod": "1209600"}), "redrive-partition pedidos", "aws-cn"},
-		"no retention":           {good, export(urlDLQ, map[string]any{}), "dlq-retention-short pedidos-dlq", "345600 s (4 days), the default, no longer than its source pedidos, 345600 s (4 days), the default"},
-		"retention shorter":      {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "345599"}), "dlq-retention-short pedidos-dlq", "345599 s"},
-		"retention in words":     {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "14d"}), "attr-range pedidos-dlq", `"14d"`},
-		"retention over 14 days": {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209601"}), "attr-range pedidos-dlq", "60 to 1209600"},
-		"dlq has a policy":       {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedrivePolicy": "x"}), "dlq-redrive pedidos-dlq", "has a RedrivePolicy"},
-		"dlq leads back":         {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedrivePolicy": policy(arnSource, 5)}), "dlq-redrive pedidos-dlq", "has a RedrivePolicy"},
-		"permission unknown":     {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": `{"redrivePermission":"all"}`}), "redrive-json pedidos-dlq", `redrivePermission of RedriveAllowPolicy is "all"`},
+		"another queue":            {text(policy(arnSource+"-dlq2", 5)), goodDLQ(), "pair-target pedidos", "the second file is of"},
+		"other case":               {text(policy(strings.Replace(arnDLQ, "pedidos", "Pedidos", 1), 5)), goodDLQ(), "pair-target pedidos", "Pedidos-dlq"},
+		"dlq elsewhere":            {good, export(strings.Replace(urlDLQ, "us-east-1", "eu-west-1", 1), map[string]any{"MessageRetentionPeriod": "1209600"}), "pair-target pedidos", "eu-west-1"},
+		"dlq of others":            {good, export(strings.Replace(urlDLQ, "123456789012", "210987654321", 1), map[string]any{"MessageRetentionPeriod": "1209600"}), "pair-target pedidos", "210987654321"},
+		"both agree on China":      {text(policy("arn:aws-cn:sqs:cn-north-1:123456789012:pedidos-dlq", 5)), export("https://sqs.cn-north-1.amazonaws.com.cn/123456789012/pedidos-dlq", map[string]any{"MessageRetentionPeriod": "1209600"}), "redrive-partition pedidos", "aws-cn"},
+		"no retention":             {good, export(urlDLQ, map[string]any{}), "dlq-retention-short pedidos-dlq", "345600 s (4 days), the default, no longer than its source pedidos, 345600 s (4 days), the default"},
+		"retention shorter":        {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "345599"}), "dlq-retention-short pedidos-dlq", "345599 s"},
+		"retention in words":       {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "14d"}), "attr-range pedidos-dlq", `"14d"`},
+		"retention over 14 days":   {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209601"}), "attr-range pedidos-dlq", "60 to 1209600"},
+		"dlq has a policy":         {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedrivePolicy": "x"}), "dlq-redrive pedidos-dlq", "has a RedrivePolicy"},
+		"dlq leads back":           {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedrivePolicy": policy(arnSource, 5)}), "dlq-redrive pedidos-dlq", "has a RedrivePolicy"},
+		"permission absent":        {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": `{"sourceQueueArns":[]}`}), "redrive-json pedidos-dlq", `has no redrivePermission`},
+		"permission in other case": {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": `{"RedrivePermission":"byQueue"}`}), "redrive-json pedidos-dlq", `which is written redrivePermission`},
+		"sources a text":           {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": `{"redrivePermission":"byQueue","sourceQueueArns":"` + arnSource + `"}`}), "redrive-json pedidos-dlq", `sourceQueueArns of RedriveAllowPolicy is a string, not an array`},
+		"a source by name":         {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": `{"redrivePermission":"byQueue","sourceQueueArns":["` + arnSource + `","outra"]}`}), "redrive-json pedidos-dlq", `has "outra", which is not the ARN`},
+		"allow policy empty":       {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": ""}), "redrive-json pedidos-dlq", `RedriveAllowPolicy is an empty string`},
+		"FifoQueue yes":            {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "FifoQueue": "yes"}), "attr-range pedidos-dlq", `FifoQueue is "yes", allowed are true and false`},
+		"password in the URL":      {good, export("https://u:hunter2@sqs.us-east-1.amazonaws.com/123456789012/pedidos-dlq", map[string]any{"MessageRetentionPeriod": "1209600"}), "queue-identity dlq.json", "has a user or a password"},
+		"only .fifo":               {good, export("https://sqs.us-east-1.amazonaws.com/123456789012/.fifo", map[string]any{"MessageRetentionPeriod": "1209600"}), "queue-name .fifo", "has no name"},
+		"target in no region":      {text(policy("arn:aws:sqs::123456789012:pedidos-dlq", 5)), goodDLQ(), "redrive-target-arn pedidos", `has the region ""`},
+		"target of none of AWS":    {text(policy("arn:gcp:sqs:us-east-1:123456789012:pedidos-dlq", 5)), goodDLQ(), "redrive-target-arn pedidos", `the partition "gcp"`},
+		"permission unknown":       {good, export(urlDLQ, map[string]any{"MessageRetentionPeriod": "1209600", "RedriveAllowPolicy": `{"redrivePermission":"all"}`}), "redrive-json pedidos-dlq", `redrivePermission of RedriveAllowPolicy is "all"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -440,6 +452,54 @@ func TestFilesWithSeveralExports(t *testing.T) {
 		_, findings := redrive.Parse("all.json", []byte(data))
 		if len(findings) != 1 || fmt.Sprintf("%s %s %s: %s", findings[0].Severity, findings[0].Rule, findings[0].Stream, findings[0].Message) != want {
 			t.Errorf("%s: %+v, want %s", data, findings, want)
+		}
+	}
+}
+
+// Rules with two sides: the other one of each.
+func TestRulesThatKnowTheApplication(t *testing.T) {
+	t.Parallel()
+	exports := func(source map[string]string) []redrive.Export {
+		source["RedrivePolicy"] = policy(arnDLQ, 5)
+		return queues(t, map[string]map[string]string{"pedidos": source, "pedidos-dlq": {"MessageRetentionPeriod": "1209600"}})
+	}
+	for name, test := range map[string]struct {
+		source map[string]string
+		app    redrive.Application
+		want   []string
+	}{
+		"slow consumers":            {map[string]string{"MessageRetentionPeriod": "3600"}, redrive.Application{Mode: redrive.ModeCopy, Drain: time.Hour}, []string{"source-retention-schedule pedidos"}},
+		"consumers fast enough":     {map[string]string{"MessageRetentionPeriod": "4500"}, redrive.Application{Mode: redrive.ModeCopy, Drain: time.Hour}, nil},
+		"retries of copies":         {map[string]string{"MessageRetentionPeriod": "3600"}, redrive.Application{Mode: redrive.ModeCopy, Schedule: 2 * time.Hour}, nil},
+		"long back-off":             {map[string]string{}, redrive.Application{Mode: redrive.ModeInPlace, MaxBackoff: 70 * time.Hour}, []string{"dlq-retention-worstcase pedidos-dlq"}},
+		"long back-off of copies":   {map[string]string{}, redrive.Application{Mode: redrive.ModeCopy, MaxBackoff: 70 * time.Hour}, nil},
+		"no visibility at all":      {map[string]string{"VisibilityTimeout": "0"}, redrive.Application{Heartbeat: redrive.NoHeartbeat, HandlerTimeout: time.Minute}, []string{"visibility-zero pedidos"}},
+		"heartbeat for the handler": {map[string]string{}, redrive.Application{Heartbeat: 10 * time.Second, HandlerTimeout: time.Minute}, nil},
+		"fewer attempts than count": {map[string]string{}, redrive.Application{Mode: redrive.ModeInPlace, Attempts: 4}, nil},
+	} {
+		if diff := cmp.Diff(test.want, errorsOf(redrive.Check(exports(test.source), redrive.Options{Application: test.app}))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// "Principal": "*" is everybody in each of its forms, unless there is a condition.
+func TestAccessPoliciesForEverybody(t *testing.T) {
+	t.Parallel()
+	for statement, want := range map[string]bool{
+		`{"Effect":"Allow","Principal":"*"}`:                                                  true,
+		`[{"Effect":"Deny","Principal":"*"},{"Effect":"Allow","Principal":{"AWS":"*"}}]`:      true,
+		`{"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::123456789012:root","*"]}}`:       true,
+		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"}}`:             false,
+		`{"Effect":"Allow","Principal":{"Service":"sns.amazonaws.com"}}`:                      false,
+		`{"Effect":"Deny","Principal":"*"}`:                                                   false,
+		`{"Effect":"Allow","Principal":"*","Condition":{"StringEquals":{"aws:SourceArn":1}}}`: false,
+		`{"Effect":"Allow"}`: false,
+		`7`:                  false,
+	} {
+		report := redrive.Check([]redrive.Export{{URL: urlSource, Attributes: map[string]string{"Policy": `{"Statement":` + statement + `}`}}}, redrive.Options{})
+		if got := slices.Contains(said(report), "warning policy-public pedidos"); got != want {
+			t.Errorf("%s: %v", statement, got)
 		}
 	}
 }

@@ -73,7 +73,8 @@ func fixtures(t *testing.T) (names []string) {
 
 // Each severity that a rule can have has a fixture, named RULE or
 // RULE.SEVERITY. Where that is an error, it is the fixture's only error; where it
-// is not, the fixture has none.
+// is not, the fixture has none. dlq-consumed-as-retry is S30: a retry queue as
+// the target of a policy.
 func TestEveryRuleHasAFixtureThatTriggersItAlone(t *testing.T) {
 	t.Parallel()
 	names := fixtures(t)
