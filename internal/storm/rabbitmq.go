@@ -63,6 +63,27 @@ func (t *rabbitTarget) Streams(ctx context.Context, c adapters.Consumer) ([]Plac
 	return places, err
 }
 
+// leaderless elects leaders of quorum queues that have none, and returns their
+// names: a queue that was being declared when the broker was killed may not
+// elect one by itself.
+const leaderless = `
+lists:foreach(fun(Q) ->
+    Server = amqqueue:get_pid(Q),
+    case ra:members(Server, 2000) of
+        {ok, _, _} -> ok;
+        _ -> ra:trigger_election(Server), io:format("~s~n", [element(4, amqqueue:get_name(Q))])
+    end
+end, rabbit_amqqueue:list_by_type(rabbit_quorum_queue)).`
+
+func (t *rabbitTarget) Mend(ctx context.Context) ([]string, error) {
+	out, err := t.ctl(ctx, "eval", leaderless)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Fields(out)
+	return lines[:max(0, len(lines)-1)], nil // the last is what foreach returns
+}
+
 // Held finds more than Drain does: what a queue has expired and not yet handed
 // to the next one is counted, and cannot be got.
 func (t *rabbitTarget) Held(ctx context.Context) (map[string]int, error) {

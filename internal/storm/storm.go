@@ -75,6 +75,7 @@ type Report struct {
 	// Held is what the broker still counts though everything was drained.
 	Held    map[string]int
 	Drained time.Duration // from the last fault until everything was quiet
+	Mended  []string      // streams that somebody had to mend, see mender
 	*Result
 }
 
@@ -198,6 +199,13 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 	}
 	calm := time.Now()
 	d.say("calm: nothing fails any more")
+	var mended []string
+	if m, ok := d.target.(mender); ok {
+		var err error
+		if mended, err = m.Mend(ctx); err != nil {
+			return nil, fmt.Errorf("storm: mend the broker: %w", err)
+		}
+	}
 	for _, s := range slices.Concat(d.acting, d.watching) {
 		s.change(func(p *Part) { p.Calm = true })
 		s.hit(process.kill)
@@ -224,7 +232,7 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	d.say("checking %d events", len(h.Events))
-	r := &Report{Config: d.cfg, Version: d.target.Version(), Faults: d.faults, Drained: drained, Held: held, Result: Check(h)}
+	r := &Report{Config: d.cfg, Version: d.target.Version(), Faults: d.faults, Drained: drained, Mended: mended, Held: held, Result: Check(h)}
 	r.Lives = d.lives
 	for _, s := range slices.Concat(d.acting, d.watching, []*slot{d.producer}) {
 		r.Lives += s.lives

@@ -56,6 +56,13 @@ type Target interface {
 	Kill(group string)
 }
 
+// mender is a [Target] whose broker can come out of a fault with a stream that
+// does not work any more, through no doing of ours, and that its operator knows
+// how to mend. Mend does that when all faults are over, and names the streams.
+type mender interface {
+	Mend(context.Context) ([]string, error)
+}
+
 // NativePublisher publishes with the broker's own client, confirmed.
 type NativePublisher interface {
 	Publish(ctx context.Context, topic string, r adapters.Record) error
