@@ -1,0 +1,2 @@
+// Package kafka is the adapter for Apache Kafka.
+package kafka
