@@ -57,6 +57,7 @@ func conformance(t *testing.T, start func(testing.TB) adaptertest.Target) {
 		Start:    start,
 		// Other tests run beside these, on the same processors.
 		Late:      time.Second,
+		Delay:     500 * time.Millisecond,
 		AckWithin: commitInterval + time.Second,
 	})
 }
