@@ -271,3 +271,11 @@ func idsOf(records []adapters.Record) []string {
 	}
 	return ids
 }
+
+func parseURL(rawURL string) (*url.URL, error) { return url.Parse(rawURL) }
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
