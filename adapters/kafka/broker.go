@@ -77,8 +77,8 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	if b.logger == nil {
 		b.logger = slog.Default()
 	}
-	type opened struct{ err error }
-	if _, err := bounded(ctx, func() (opened, error) { return opened{}, b.connect() }); err != nil {
+	connect := func() (struct{}, error) { return struct{}{}, b.connect() }
+	if _, err := boundedOr(ctx, connect, func(struct{}) { _ = b.Close(context.Background()) }); err != nil {
 		return nil, fmt.Errorf("kafka: connect: %w", err)
 	}
 	return b, nil

@@ -39,7 +39,12 @@ const blockedAfter = 10 * time.Minute
 // oldest age of each partition is that of the message at the committed position,
 // so that a blocked partition is seen also when its consumer is dead.
 func (b *broker) Check(ctx context.Context, consumers []adapters.Consumer) ([]adapters.Finding, error) {
-	in := &inspection{b: b}
+	consumer, err := b.newConsumer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	defer func() { _ = consumer.Close() }()
+	in := &inspection{b: b, reader: consumer}
 	for _, c := range consumers {
 		if err := in.consumer(ctx, c); err != nil {
 			return nil, fmt.Errorf("kafka: %w", err)
@@ -51,6 +56,7 @@ func (b *broker) Check(ctx context.Context, consumers []adapters.Consumer) ([]ad
 // inspection is one run of Check.
 type inspection struct {
 	b        *broker
+	reader   sarama.Consumer
 	findings []adapters.Finding
 }
 
@@ -281,12 +287,7 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, pos posi
 
 // timestamp reads the message at an offset, or the first after it.
 func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset int64) (at time.Time, err error) {
-	consumer, err := sarama.NewConsumerFromClient(in.b.client)
-	if err != nil {
-		return at, err
-	}
-	defer func() { err = errors.Join(err, consumer.Close()) }()
-	pc, err := consumer.ConsumePartition(tp.topic, tp.partition, offset)
+	pc, err := in.reader.ConsumePartition(tp.topic, tp.partition, offset)
 	if err != nil {
 		return at, err
 	}

@@ -57,6 +57,7 @@ func conformance(t *testing.T, start func(testing.TB) adaptertest.Target) {
 		Start:    start,
 		// Other tests run beside these, on the same processors.
 		Late:      time.Second,
+		Delay:     500 * time.Millisecond,
 		AckWithin: commitInterval + time.Second,
 	})
 }
@@ -84,6 +85,7 @@ func target(t testing.TB, rawURL string, cfg kafka.Config) adaptertest.Target {
 	}
 	t.Cleanup(func() { _ = errors.Join(producer.Close(), admin.Close()) })
 	var p processes
+	t.Cleanup(p.close)
 	return adaptertest.Target{
 		URL:    rawURL,
 		Opener: p.opener(cfg),
@@ -177,6 +179,17 @@ func (c *connections) Dial(network, addr string) (net.Conn, error) {
 	}
 	c.list = append(c.list, nc)
 	return nc, nil
+}
+
+// close closes the brokers of killed processes, which nobody else does.
+func (p *processes) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for b := range p.conns {
+		_ = b.Close(ctx)
+	}
 }
 
 // kill cuts the connections, as the end of the process would.

@@ -95,7 +95,7 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, fn func(con
 			return err
 		}
 	}
-	if s.consumer, err = sarama.NewConsumerFromClient(b.client); err != nil {
+	if s.consumer, err = b.newConsumer(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.consumer.Close()) }()
@@ -122,6 +122,15 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, fn func(con
 		}
 	}
 	return nil
+}
+
+// newConsumer reads without a group, with a client of its own: one that asks
+// anew so often that it can stop reading a partition at once.
+func (b *broker) newConsumer(ctx context.Context) (sarama.Consumer, error) {
+	sc := *b.sarama
+	sc.Consumer.MaxWaitTime = 20 * time.Millisecond
+	return boundedOr(ctx, func() (sarama.Consumer, error) { return sarama.NewConsumer(b.addrs, &sc) },
+		func(c sarama.Consumer) { _ = c.Close() })
 }
 
 // isActive reports whether a group has members.

@@ -108,7 +108,17 @@ func (r *reader) join(ctx context.Context) (err error) {
 		r.awaitChange(ctx, nil)
 		return nil
 	}
-	group, err := bounded(ctx, func() (sarama.ConsumerGroup, error) { return sarama.NewConsumerGroup(r.b.addrs, r.group, r.b.sarama) })
+	client, err := boundedOr(ctx, func() (sarama.Client, error) { return sarama.NewClient(r.b.addrs, r.b.sarama) },
+		func(c sarama.Client) { _ = c.Close() })
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := client.Close(); e != nil && ctx.Err() == nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	group, err := sarama.NewConsumerGroupFromClient(r.group, client)
 	if err != nil {
 		return err
 	}
@@ -133,6 +143,7 @@ func (r *reader) join(ctx context.Context) (err error) {
 		if topics, err = r.lookUp(ctx); err != nil || len(topics) == 0 {
 			return err
 		}
+		awaitLeaders(ctx, client, topics)
 		session, leave := context.WithCancel(ctx)
 		watched := make(chan struct{})
 		go func() {
@@ -148,6 +159,28 @@ func (r *reader) join(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// awaitLeaders waits a while for the leaders of new topics: sarama looks for one
+// that is missing every five seconds only.
+func awaitLeaders(ctx context.Context, client sarama.Client, topics map[string]int32) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		missing := false
+		for topic, partitions := range topics {
+			for n := range partitions {
+				missing = missing || client.PartitionNotReadable(topic, n)
+			}
+		}
+		if !missing {
+			return
+		}
+		_, _ = bounded(ctx, func() (struct{}, error) {
+			return struct{}{}, client.RefreshMetadata(slices.Collect(maps.Keys(topics))...)
+		})
+		sleep(ctx, 20*time.Millisecond)
+	}
 }
 
 // lookUp returns the topics that exist now, with their partitions.

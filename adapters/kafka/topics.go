@@ -418,6 +418,11 @@ func upTo(n int32) []int32 {
 
 // bounded calls what knows no context.
 func bounded[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	return boundedOr(ctx, call, func(T) {})
+}
+
+// boundedOr calls undo when the result comes after the end of ctx.
+func boundedOr[T any](ctx context.Context, call func() (T, error), undo func(T)) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -431,6 +436,11 @@ func bounded[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	case r := <-done:
 		return r.v, r.err
 	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.err == nil {
+				undo(r.v)
+			}
+		}()
 		var zero T
 		return zero, ctx.Err()
 	}

@@ -321,6 +321,7 @@ func (p *kafkaPublisher) open() (sarama.SyncProducer, error) {
 	cfg := kafkaClientConfig()
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Return.Successes = true
+	cfg.Producer.Retry.Max = 0 // or else a message may be there twice, and no ledger says so
 	producer, err := sarama.NewSyncProducer([]string{p.addr}, cfg)
 	if err != nil {
 		return nil, err
