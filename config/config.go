@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 )
@@ -32,6 +33,7 @@ func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
+		{Name: "kafka", Opener: kafka.Opener()},
 	}
 }
 

@@ -183,11 +183,14 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq",
 			},
-			// What Spillway is measured against, and a plain client.
-			External: []string{watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go"},
-			Std:      []string{"flag", "testing"},
+			// What Spillway is measured against, and plain clients.
+			External: []string{
+				watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go",
+				watermill + "-kafka/v3", "github.com/IBM/sarama",
+			},
+			Std: []string{"flag", "testing"},
 		},
 		{
 			// Tells tests where the brokers are, and so is test code.
@@ -200,9 +203,9 @@ var Spillway = Rules{
 			Package: "internal/storm",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq",
 			},
-			External: []string{watermill, "github.com/rabbitmq/amqp091-go"},
+			External: []string{watermill, "github.com/rabbitmq/amqp091-go", "github.com/IBM/sarama"},
 		},
 		{
 			Package: "internal/storm/cmd",
