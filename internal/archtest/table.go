@@ -14,7 +14,10 @@ var linkedByAll = []string{
 }
 
 // testHelpers must never be linked into a program.
-var testHelpers = []string{"testing", "github.com/stretchr/testify", "github.com/google/go-cmp"}
+var testHelpers = []string{
+	"testing", "github.com/stretchr/testify", "github.com/google/go-cmp",
+	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake",
+}
 
 // Spillway is the table: section 8 of the design as Go. To add a package, add
 // its row. To allow an import, name it in the row of the package that needs
@@ -100,6 +103,12 @@ var Spillway = Rules{
 				"github.com/aws/aws-sdk-go-v2",
 				"github.com/aws/smithy-go",
 			},
+		},
+		// A fake of the service, for tests: an ordinary package, which nobody
+		// links but tests.
+		{
+			Package:      "adapters/sqs/sqsfake",
+			TestExternal: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{
 			// The conformance suite is test code in an ordinary package: it is
@@ -211,7 +220,7 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "poison/foreign", "internal/brokertest",
+			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},
