@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -29,7 +30,8 @@ type site struct {
 	t      *testing.T
 	ctx    context.Context
 	fake   *sqsfake.Server // nil elsewhere
-	prefix string          // of the names of queues
+	aws    bool
+	prefix string // of the names of queues
 }
 
 // bubble runs a test on a fake with time of its own.
@@ -61,12 +63,17 @@ func remote(t *testing.T) *site {
 	if where != "aws" {
 		where = brokertest.URL(t, variable)
 	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	httpClient := &http.Client{Transport: transport}
 	s := &site{t: t, ctx: t.Context(), prefix: "spillway-test-" + strings.ToLower(rand.Text()[:10]) + "-"}
 	if where == "aws" {
+		s.aws = true
 		cfg, err := config.LoadDefaultConfig(s.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
+		cfg.HTTPClient = httpClient
 		s.Client = sqs.NewFromConfig(cfg)
 		return s
 	}
@@ -79,6 +86,7 @@ func remote(t *testing.T) *site {
 		BaseEndpoint:     aws.String("http://" + u.Host),
 		Credentials:      credentials.NewStaticCredentialsProvider("id", "secret", ""),
 		RetryMaxAttempts: 1,
+		HTTPClient:       httpClient,
 	})
 	return s
 }
