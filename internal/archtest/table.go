@@ -96,7 +96,7 @@ var Spillway = Rules{
 		},
 		{
 			Package: "adapters/sqs",
-			Imports: []string{"adapters", "envelope", "retrytopic"},
+			Imports: []string{"adapters", "adapters/sqs/redrive", "envelope", "retrytopic"},
 			External: []string{
 				watermill,
 				"github.com/ThreeDotsLabs/watermill-aws",
@@ -109,6 +109,11 @@ var Spillway = Rules{
 		{
 			Package:      "adapters/sqs/sqsfake",
 			TestExternal: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+		},
+		{
+			// Reads exported attributes, and needs no client for it.
+			Package: "adapters/sqs/redrive",
+			Imports: []string{"adapters", "internal/nearest"},
 		},
 		{
 			// The conformance suite is test code in an ordinary package: it is
@@ -231,6 +236,7 @@ var Spillway = Rules{
 		// failure, policy, envelope, adapters, parking, poison and middleware.
 		{Package: ".", Only: linkedByAll, Never: testHelpers},
 		{Package: "adapters/memory", Only: linkedByAll, Never: testHelpers},
+		{Package: "adapters/sqs/redrive", Only: linkedByAll, Never: testHelpers},
 		{Package: "signals", Never: testHelpers},
 		{Package: "config", Never: testHelpers},
 		{Package: "cmd/...", Never: testHelpers},
