@@ -35,6 +35,9 @@ func (r *Report) Print(w io.Writer) error {
 	p.row("deliveries", "%d, handler called %d times, %d confirmed hand-offs", r.Deliveries, r.Attempts, r.HandedOff)
 	p.row("retries late by", "p50 %s, p99 %s, max %s, outages included; earliest %s", quantile(r.Lateness, 0.5), quantile(r.Lateness, 0.99), quantile(r.Lateness, 1), quantile(r.Lateness, 0))
 	p.row("crash blamed", "%d by script, %d others that were alone when processes died", r.CrashScripted, r.CrashOthers)
+	if len(r.Mended) > 0 {
+		p.row("mended by the operator", "%s", strings.Join(r.Mended, ", "))
+	}
 
 	p.row("", "")
 	p.row("FAULT", "TIMES")

@@ -75,6 +75,7 @@ type Report struct {
 	// Held is what the broker still counts though everything was drained.
 	Held    map[string]int
 	Drained time.Duration // from the last fault until everything was quiet
+	Mended  []string      // streams that somebody had to mend, see mender
 	*Result
 }
 
@@ -90,6 +91,8 @@ type driver struct {
 	watching  []*slot
 	producer  *slot
 	faults    map[string]int
+	guests    int // processes that came and went
+	lives     int // of guests
 	started   time.Time
 	consumers []adapters.Consumer
 }
@@ -125,7 +128,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	}()
 	d.url = target.URL()
 	if addr := target.Addr(); addr != "" {
-		if d.proxy, err = NewProxy(addr); err != nil {
+		if d.proxy, err = NewProxy(addr, target.ProxyAddr()); err != nil {
 			return nil, err
 		}
 		defer d.proxy.Close()
@@ -196,6 +199,13 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 	}
 	calm := time.Now()
 	d.say("calm: nothing fails any more")
+	var mended []string
+	if m, ok := d.target.(mender); ok {
+		var err error
+		if mended, err = m.Mend(ctx); err != nil {
+			return nil, fmt.Errorf("storm: mend the broker: %w", err)
+		}
+	}
 	for _, s := range slices.Concat(d.acting, d.watching) {
 		s.change(func(p *Part) { p.Calm = true })
 		s.hit(process.kill)
@@ -222,7 +232,8 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	d.say("checking %d events", len(h.Events))
-	r := &Report{Config: d.cfg, Version: d.target.Version(), Faults: d.faults, Drained: drained, Held: held, Result: Check(h)}
+	r := &Report{Config: d.cfg, Version: d.target.Version(), Faults: d.faults, Drained: drained, Mended: mended, Held: held, Result: Check(h)}
+	r.Lives = d.lives
 	for _, s := range slices.Concat(d.acting, d.watching, []*slot{d.producer}) {
 		r.Lives += s.lives
 	}
@@ -290,7 +301,10 @@ func (d *driver) trouble(ctx context.Context) error {
 		d.say("%s", t.Name)
 		at := time.Now()
 		scope, err := t.Do(ctx, own)
-		d.ledger.Write(Event{At: at.UnixNano(), Kind: Disturbed, Due: time.Now().UnixNano(), Scope: scope, Broker: t.Broker, Note: t.Name})
+		d.ledger.Write(Event{
+			At: at.UnixNano(), Kind: Disturbed, Due: time.Now().Add(t.Aftermath).UnixNano(), Scope: scope, Broker: t.Broker, Note: t.Name,
+			Stream: t.Destroys, Group: t.Of,
+		})
 		d.faults[t.Name]++
 		if err != nil {
 			return fmt.Errorf("storm: %s: %w", t.Name, err)
@@ -319,6 +333,9 @@ func (d *driver) trials() []Trial {
 	if d.proxy != nil {
 		trials = append(trials, d.network()...)
 	}
+	if !d.target.InProcess() {
+		trials = append(trials, Trial{Name: "members join and leave every second", Weight: 2, Do: d.comeAndGo})
+	}
 	trials = append(trials, d.target.Trials()...)
 	if len(d.cfg.Only) > 0 {
 		trials = slices.DeleteFunc(trials, func(t Trial) bool {
@@ -326,6 +343,28 @@ func (d *driver) trials() []Trial {
 		})
 	}
 	return trials
+}
+
+// comeAndGo lets processes join a group and leave it again after a second, each
+// other one by kill -9.
+func (d *driver) comeAndGo(ctx context.Context, r *rand.Rand) (scope string, err error) {
+	for range 3 + r.IntN(5) {
+		model := d.acting[0]
+		if r.IntN(2) == 0 {
+			model = d.watching[0]
+		}
+		d.guests++
+		guest := startSlot(fmt.Sprintf("%s-guest%d", model.part.Group, d.guests), model.part, d)
+		pause(ctx, between(r, 500*time.Millisecond, 1500*time.Millisecond))
+		if r.IntN(2) == 0 {
+			guest.kill()
+		}
+		if err := guest.end(); err != nil {
+			return "", err
+		}
+		d.lives += guest.lives
+	}
+	return scopeNobody, nil // whom a death concerned is in the ledger already
 }
 
 // scope of the death of processes. A played one dies at an instant, and so what
