@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+	"github.com/spillway-mq/spillway/adapters/sqs"
 )
 
 // Broker is a kind of broker that a configuration can name by its URL.
@@ -32,6 +33,7 @@ func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
+		{Name: "sqs", Opener: sqs.Opener()},
 	}
 }
 
