@@ -23,3 +23,5 @@ func QueueOf(names adapters.Names, stream string) string {
 }
 
 func Hop(left, longest time.Duration) time.Duration { return hop(left, longest) }
+
+func Unpack(text string) ([]adapters.Header, error) { return unpack(text) }
