@@ -321,10 +321,11 @@ func (s *subscription) awaitStop() {
 
 // giveBack returns a delivery, uncounted. In the suspect stream the broker's
 // count must mean crashes and nothing else, so there the message is written
-// anew.
+// anew; but not one that somebody else has by now. That counts: a handler that
+// always outlasts its lease has no other end.
 func (s *subscription) giveBack(d *adapters.Delivery) {
 	s.awaitStop()
-	if d.Stream == adapters.StreamSuspect && s.sw.chain.Renew(s.settle, d) == nil {
+	if d.Stream == adapters.StreamSuspect && !isLost(d) && s.sw.chain.Renew(s.settle, d) == nil {
 		s.ack(d)
 		return
 	}
@@ -335,6 +336,15 @@ func (s *subscription) giveBack(d *adapters.Delivery) {
 	if err != nil && !errors.Is(err, adapters.ErrClosed) {
 		s.sw.cfg.Logger.Warn("returning failed, the broker will deliver the message again when it notices",
 			"topic", s.cons.Topic, "group", s.cons.Group, "message_uuid", d.ID, "error", redact(s.sw.redactor, err))
+	}
+}
+
+func isLost(d *adapters.Delivery) bool {
+	select {
+	case <-d.Lost:
+		return true
+	default: // also without a lease
+		return false
 	}
 }
 
