@@ -59,7 +59,24 @@ func (t *sqsTarget) Via(addr string) string {
 	return via.String() + sqsOptions
 }
 
-func (t *sqsTarget) Opener() adapters.Opener { return sqs.Opener() }
+// Opener has an SDK that sends a message once. By default it repeats a request
+// that got no answer, and the second copy that this may make is in no ledger.
+func (t *sqsTarget) Opener() adapters.Opener {
+	return sqs.OpenerWith(sqs.Config{HTTPClient: sendsOnce{&http.Client{Timeout: 15 * time.Second}}})
+}
+
+// sendsOnce lets the SDK's further attempts to send a message fail.
+type sendsOnce struct{ *http.Client }
+
+func (c sendsOnce) Do(r *http.Request) (*http.Response, error) {
+	attempt := r.Header.Get("Amz-Sdk-Request") // attempt=2; max=3
+	if r.Header.Get("X-Amz-Target") == "AmazonSQS.SendMessage" && attempt != "" && !strings.HasPrefix(attempt, "attempt=1") {
+		return nil, errors.New("storm: sent once and not confirmed")
+	}
+	return c.Client.Do(r)
+}
+
+var sqsCredentials = credentials.NewStaticCredentialsProvider("id", "secret", "")
 
 // Streams: a topic is the queue of its only group.
 func (t *sqsTarget) Streams(_ context.Context, c adapters.Consumer) ([]Place, error) {
@@ -164,10 +181,11 @@ func (t *sqsTarget) Headers(r *rand.Rand) []adapters.Header {
 
 func sqsClient(host string) *sqsapi.Client {
 	return sqsapi.New(sqsapi.Options{
-		Region:       "elasticmq",
-		BaseEndpoint: aws.String("http://" + host),
-		Credentials:  credentials.NewStaticCredentialsProvider("id", "secret", ""),
-		HTTPClient:   &http.Client{Timeout: 15 * time.Second},
+		Region:           "elasticmq",
+		BaseEndpoint:     aws.String("http://" + host),
+		Credentials:      sqsCredentials,
+		HTTPClient:       &http.Client{Timeout: 15 * time.Second},
+		RetryMaxAttempts: 1, // see Opener
 	})
 }
 
