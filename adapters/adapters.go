@@ -23,6 +23,10 @@ var (
 	ErrRefused = errors.New("broker refuses the message")
 	// ErrUnsupported means that the broker lacks a capability that was asked for.
 	ErrUnsupported = errors.New("broker does not support this")
+	// ErrLeaseLost means that the broker no longer keeps the message for whoever
+	// received it, and may have given it to somebody else. It is the cause of the
+	// end of that message's context.
+	ErrLeaseLost = errors.New("the lease of the message is lost")
 	// ErrClosed means that the broker, subscription or publisher was closed.
 	ErrClosed = errors.New("closed")
 )
@@ -142,6 +146,9 @@ type Capabilities struct {
 	NullPayload bool
 	// RepeatedHeaders: a header name may occur more than once.
 	RepeatedHeaders bool
+	// OneGroup: a topic has one consumer group, because what one has read is gone
+	// for others. A second one of the process is refused.
+	OneGroup bool
 	// InPlaceRetry: RetryInPlace works.
 	InPlaceRetry bool
 	// DelayStep is the most that Quantize lengthens d.
@@ -195,6 +202,10 @@ type Delivery struct {
 	Count int
 	// Alone says that the adapter has called OpenParams.Alone for it.
 	Alone bool
+	// Lost is closed when the broker may give the record to somebody else although
+	// it is not settled; nil where that does not happen, or cannot be noticed.
+	// The message's context ends then, and nothing is handed off.
+	Lost <-chan struct{}
 	// Undecodable is set when the adapter could not read the record's framing.
 	// Payload then holds the raw bytes.
 	Undecodable error
@@ -233,6 +244,11 @@ type Record struct {
 // Header is one header of a record. Type is empty for text and bytes, and
 // otherwise the adapter's own name of the type whose text form Value holds.
 type Header = envelope.Header
+
+// TypeSystem is the type of headers that are no part of a record, but what its
+// broker says about it, such as how often it was received. Drain may add some,
+// and no hand-off writes them.
+const TypeSystem = "system"
 
 // Handoff is an order to write a record to a stream of its consumer.
 type Handoff struct {

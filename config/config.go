@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+	"github.com/spillway-mq/spillway/adapters/sqs"
 )
 
 // Broker is a kind of broker that a configuration can name by its URL.
@@ -34,6 +35,7 @@ func Brokers() []Broker {
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
 		{Name: "kafka", Opener: kafka.Opener()},
+		{Name: "sqs", Opener: sqs.Opener()},
 	}
 }
 

@@ -18,6 +18,9 @@ type Harness struct {
 	// Bubble runs each subtest in a testing/synctest bubble. It is for brokers
 	// inside the process, without sockets.
 	Bubble bool
+	// Polls says that the adapter asks its broker again and again, so that days
+	// in a bubble are much to compute: hours stand for them.
+	Polls bool
 	// Parallel runs subtests beside each other, as far as -parallel allows.
 	// Subtests then never use Target.Restart.
 	Parallel bool

@@ -177,18 +177,25 @@ func collidingNames(w *world) {
 		w.Errorf("the second of two colliding consumers: %v, want an error that says so", err)
 	}
 
-	// Groups whose names differ only in what brokers like to replace.
-	for _, g := range []string{"x-y", "x_y", "x.y.z", "x-y-z", "X-Y"} {
-		c := w.consumer(g)
+	// Groups, or topics, whose names differ only in what brokers like to replace.
+	names := []string{"x-y", "x_y", "x.y.z", "x-y-z", "X-Y"}
+	var consumers []adapters.Consumer
+	for _, name := range names {
+		c := w.consumer(name)
+		if w.caps.OneGroup {
+			c = adapters.Consumer{Topic: w.topic + "." + name, Group: group, Concurrency: 1}
+		}
+		consumers = append(consumers, c)
 		w.ensure(c)
-		h := adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: g, Payload: []byte(g)}}
+		h := adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: name, Payload: []byte(name)}}
 		if err := w.op.Handoff(context.Background(), h); err != nil {
-			w.Fatalf("hand-off of group %s: %v", g, err)
+			w.Fatalf("hand-off of %s: %v", name, err)
 		}
 	}
-	for _, g := range []string{"x-y", "x_y", "x.y.z", "x-y-z", "X-Y"} {
-		if got := w.drain(adapters.StreamDeadLetter, g); len(got) != 1 || got[0].ID != g {
-			w.Errorf("the dead letter stream of group %s holds %d records, want its own one", g, len(got))
+	for i, c := range consumers {
+		got := w.drainOf(adapters.StreamDeadLetter, c)
+		if want := names[i]; len(got) != 1 || got[0].ID != want {
+			w.Errorf("the dead letter stream of %s holds %d records, want its own one", want, len(got))
 		}
 	}
 }

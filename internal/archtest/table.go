@@ -14,7 +14,10 @@ var linkedByAll = []string{
 }
 
 // testHelpers must never be linked into a program.
-var testHelpers = []string{"testing", "github.com/stretchr/testify", "github.com/google/go-cmp"}
+var testHelpers = []string{
+	"testing", "github.com/stretchr/testify", "github.com/google/go-cmp",
+	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake",
+}
 
 // Spillway is the table: section 8 of the design as Go. To add a package, add
 // its row. To allow an import, name it in the row of the package that needs
@@ -101,6 +104,12 @@ var Spillway = Rules{
 				"github.com/aws/smithy-go",
 			},
 		},
+		// A fake of the service, for tests: an ordinary package, which nobody
+		// links but tests.
+		{
+			Package:      "adapters/sqs/sqsfake",
+			TestExternal: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+		},
 		{
 			// Reads exported attributes, and needs no client for it.
 			Package: "adapters/sqs/redrive",
@@ -183,12 +192,13 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/kafka", "adapters/memory", "adapters/rabbitmq",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
 			},
 			// What Spillway is measured against, and plain clients.
 			External: []string{
 				watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go",
 				watermill + "-kafka/v3", "github.com/IBM/sarama",
+				watermill + "-aws", "github.com/aws/aws-sdk-go-v2",
 			},
 			Std: []string{"flag", "testing"},
 		},
@@ -203,9 +213,9 @@ var Spillway = Rules{
 			Package: "internal/storm",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/kafka", "adapters/memory", "adapters/rabbitmq",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
 			},
-			External: []string{watermill, "github.com/rabbitmq/amqp091-go", "github.com/IBM/sarama"},
+			External: []string{watermill, "github.com/rabbitmq/amqp091-go", "github.com/IBM/sarama", "github.com/aws/aws-sdk-go-v2"},
 		},
 		{
 			Package: "internal/storm/cmd",
@@ -219,7 +229,7 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "poison/foreign", "internal/brokertest",
+			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},

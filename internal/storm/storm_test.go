@@ -73,6 +73,19 @@ func TestKafkaSurvivesAStorm(t *testing.T) {
 	}
 }
 
+func TestSQSSurvivesAStorm(t *testing.T) {
+	t.Parallel()
+	// It hits a server of its own; the variable says whether there are brokers.
+	brokertest.URL(t, "SPILLWAY_TEST_SQS")
+	r := run(t, storm.Config{
+		Broker: "sqs", Seed: 3, Duration: 10 * time.Second, Messages: 600, Consumers: 2,
+		Only: []string{"kill -9", "some connections cut", "nothing reaches the broker", "console"},
+	})
+	if r.Killed == 0 {
+		t.Error("no process was killed")
+	}
+}
+
 // The whole storm must be able to fail, and not just its checker.
 func TestStormNamesWhatABadBrokerDoes(t *testing.T) {
 	t.Parallel()
