@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/poison/foreign"
 )
 
@@ -319,6 +320,34 @@ func TestDecodeReadsBigEndianIntegers(t *testing.T) {
 		if partition != test.wantPartition || offset != test.wantOffset || d.Failure.Attempts != test.wantAttempts {
 			t.Errorf("%s: partition %d, offset %d, %d attempts", name, partition, offset, d.Failure.Attempts)
 		}
+	}
+}
+
+// O48: others write error texts as they come.
+func TestDecodeRedactsForeignTexts(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	inJSON := drained()
+	inJSON.Payload = []byte(`{"payload":"x","errorMessage":"dial amqp://app:hunter2@host: refused"}`)
+	for _, r := range []adapters.Record{
+		inJSON,
+		drained(text("reason_poisoned", "wrong password \"hunter2\"")),
+		drained(text("x-exception-stacktrace", "a.B: connect with password=hunter2\n\tat a.B.c(B.java:1)")),
+		drained(text("MT-Fault-Message", "Server=db;Password=hunter2;")),
+	} {
+		d, format := foreign.Decode(r, foreign.From{})
+		if f := d.Failure; f.Message == "" || strings.Contains(f.Message, secret) {
+			t.Errorf("%s: %q", format, f.Message)
+		}
+	}
+	// The operator's own rules apply as well.
+	redactor, err := poison.NewRedactor(poison.Redaction{Patterns: []poison.Pattern{{Name: "account", Regexp: `ACC-\d+`}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _ := foreign.Decode(drained(text("reason_poisoned", "no such account ACC-4711")), foreign.From{Redactor: redactor})
+	if d.Failure.Message != "no such account <q>" {
+		t.Errorf("%q", d.Failure.Message)
 	}
 }
 
