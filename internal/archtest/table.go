@@ -114,6 +114,8 @@ var Spillway = Rules{
 		{
 			Package: "inventory",
 			Imports: []string{"adapters", "envelope", "failure", "policy", "poison", "poison/foreign", "triage", "triage/signature"},
+			// Its two databases.
+			External: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite"},
 		},
 		// Signatures are a function of a text and nothing else.
 		{Package: "triage/signature"},
