@@ -23,6 +23,9 @@ import (
 type Batch struct {
 	Items      []Item
 	Quarantine []Quarantined // At and Seq are set by the inventory
+	// LeaveOut stores the items without payloads, keys and headers. Adding an
+	// item again without it fills them in.
+	LeaveOut bool
 }
 
 // Added says what became of a batch.
@@ -46,7 +49,7 @@ const rowsOfOne = 64
 const (
 	intoDeadLetters = `INSERT INTO dead_letters (id, id_hash, fingerprint, group_id, state, stream, message_hash, aggregate_hash, key_hash,
 		failed_at, collected_at, purged_at, document, raw_key, headers, payload)
-		VALUES (?, ?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?) ON CONFLICT (id_hash) DO NOTHING RETURNING id_hash`
+		VALUES (?, ?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id_hash) DO NOTHING RETURNING id_hash`
 	intoGroups = `INSERT INTO triage_groups (id, class, version, signature_id, signature, total, still_open, first_failed, last_failed, collected_at, aggregate)
 		VALUES (?, ?, ?, ?, ?, 0, 0, ?, ?, ?, '') ON CONFLICT (id) DO NOTHING`
 	intoVersions = `INSERT INTO versions (consumer, version, first_seen) VALUES (?, ?, ?)
@@ -78,7 +81,7 @@ func (s *Store) prepare(ctx context.Context) error {
 // duplicate. On return it is committed.
 func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 	now := time.Now()
-	rows, err := rowsOf(b.Items, now)
+	rows, err := rowsOf(b.Items, now, b.LeaveOut)
 	if err != nil {
 		return Added{}, fmt.Errorf("inventory: add: %w", err)
 	}
@@ -112,7 +115,7 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 }
 
 // rowsOf encodes on all processors: it costs about as much as the database.
-func rowsOf(items []Item, now time.Time) ([]*row, error) {
+func rowsOf(items []Item, now time.Time, leaveOut bool) ([]*row, error) {
 	rows := make([]row, len(items))
 	pointers := make([]*row, len(items))
 	part := max(32, (len(items)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
@@ -125,6 +128,9 @@ func rowsOf(items []Item, now time.Time) ([]*row, error) {
 				if rows[i], err = rowOf(&items[i], now); err != nil {
 					errs[p] = err
 					return
+				}
+				if leaveOut {
+					rows[i].leaveOut()
 				}
 				pointers[i] = &rows[i]
 			}
@@ -177,7 +183,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 func (r *row) values() []any {
 	return []any{
 		r.id, hashOf(r.id), r.fingerprint, r.group, r.stream, r.messageID, r.aggregate, r.keyHash,
-		r.failed, r.collectedAt, r.document, r.key, r.headers, r.payload,
+		r.failed, r.collectedAt, r.purgedAt, r.document, r.key, r.headers, r.payload,
 	}
 }
 
@@ -214,8 +220,22 @@ func (t *tx) run(ctx context.Context, statement string, n int, args []any) (*sql
 	return t.query(ctx, many(statement, n), args...)
 }
 
+// leftOut is the time of purging of what was never there.
+const leftOut = -1
+
+func (r *row) leaveOut() {
+	r.purgedAt, r.key, r.keyHash, r.headers, r.payload = leftOut, nil, nil, "", nil
+}
+
+// fillIn completes a dead letter that was only looked at.
+func (t *tx) fillIn(ctx context.Context, r *row) error {
+	_, err := t.exec(ctx, `UPDATE dead_letters SET purged_at = 0, raw_key = ?, key_hash = ?, headers = ?, payload = ?, document = ?, stream = ?
+		WHERE id_hash = ? AND purged_at = ?`, r.key, r.keyHash, r.headers, r.payload, r.document, r.stream, hashOf(r.id), leftOut)
+	return err
+}
+
 // others returns those of rows whose id belongs to a dead letter with another
-// content.
+// content, and completes the rest where that is needed.
 func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error) {
 	for chunk := range slices.Chunk(rows, rowsOfOne) {
 		byHash := map[int64]*row{}
@@ -223,18 +243,27 @@ func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error)
 		for i, r := range chunk {
 			byHash[hashOf(r.id)], args[i] = r, hashOf(r.id)
 		}
-		res, err := t.query(ctx, `SELECT id_hash, fingerprint FROM dead_letters WHERE id_hash IN (?`+strings.Repeat(", ?", len(chunk)-1)+`)`, args...)
+		var incomplete []*row
+		res, err := t.query(ctx, `SELECT id_hash, fingerprint, purged_at FROM dead_letters WHERE id_hash IN (?`+strings.Repeat(", ?", len(chunk)-1)+`)`, args...)
 		err = each(res, err, func(scan func(...any) error) error {
-			var hash int64
+			var hash, purged int64
 			var fp []byte
-			if err := scan(&hash, &fp); err != nil {
+			if err := scan(&hash, &fp, &purged); err != nil {
 				return err
 			}
-			if r := byHash[hash]; !bytes.Equal(fp, r.fingerprint) {
+			switch r := byHash[hash]; {
+			case !bytes.Equal(fp, r.fingerprint):
 				others = append(others, r)
+			case purged == leftOut && r.purgedAt == 0:
+				incomplete = append(incomplete, r)
 			}
 			return nil
 		})
+		for _, r := range incomplete {
+			if err == nil {
+				err = t.fillIn(ctx, r)
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,10 +2,13 @@ package inventory
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 )
 
 // dialect is in what the two databases differ.
@@ -57,4 +60,18 @@ func (d dialect) rebind(query string) string {
 func (d dialect) lostRace(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "40001" || e.Code == "40P01")
+}
+
+// refuses reports whether the database will never take what it was given, as
+// against not now.
+func (d dialect) refuses(err error) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// Data exceptions, integrity, and limits such as the size of a field.
+		return slices.ContainsFunc([]string{"22", "23", "54"}, func(class string) bool { return strings.HasPrefix(e.Code, class) })
+	}
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		// The lowest byte is the code, the rest details.
+		return slices.Contains([]int{lib.SQLITE_TOOBIG, lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH}, e.Code()&0xff)
+	}
+	return false
 }

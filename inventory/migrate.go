@@ -36,7 +36,7 @@ CREATE TABLE dead_letters (
 	key_hash       BIGINT,
 	failed_at      BIGINT NOT NULL,  -- all times are nanoseconds since 1970 in UTC
 	collected_at   BIGINT NOT NULL,
-	purged_at      BIGINT NOT NULL,  -- when payload, key and headers were removed, or 0
+	purged_at      BIGINT NOT NULL,  -- when payload, key and headers were removed, 0 if not, -1 if never there
 	document       TEXT NOT NULL,    -- the dead letter as JSON, without those three
 	raw_key        {bytes},
 	headers        TEXT NOT NULL,    -- as JSON

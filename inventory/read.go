@@ -36,6 +36,8 @@ type Entry struct {
 	// PurgedAt is when its payload, key and headers were removed; zero if they
 	// are there.
 	PurgedAt time.Time
+	// LeftOut says that they were never there: the record was only looked at.
+	LeftOut bool
 }
 
 // Group is a triage group in the inventory.
@@ -158,7 +160,10 @@ func scanEntry(scan func(...any) error) (e Entry, err error) {
 		return Entry{}, fmt.Errorf("dead letter %s: %w", id, err)
 	}
 	e.DeadLetter.ID = id
-	e.FailedAt, e.CollectedAt, e.PurgedAt = timeOf(failed), timeOf(collected), timeOf(purged)
+	e.FailedAt, e.CollectedAt = timeOf(failed), timeOf(collected)
+	if e.LeftOut = purged == leftOut; !e.LeftOut {
+		e.PurgedAt = timeOf(purged)
+	}
 	return e, nil
 }
 

@@ -32,7 +32,7 @@ type row struct {
 	id, stream, document, headers string
 	fingerprint, key, payload     []byte
 	messageID, aggregate, keyHash any // hashes, or nil
-	failed, collectedAt           int64
+	failed, collectedAt, purgedAt int64
 
 	consumer, topic string
 	group           string
