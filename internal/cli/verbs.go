@@ -29,6 +29,7 @@ type verb struct {
 // all lists the verbs in the order of help. A new verb is a new line.
 func all() []verb {
 	return []verb{
+		collectVerb(),
 		policyVerb(),
 		checkVerb(),
 		configCheckVerb(),
