@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -273,28 +272,24 @@ func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error)
 
 // tally is what a batch adds to a group.
 type tally struct {
-	any                     *row
-	total                   int64
+	rows                    []*row
 	firstFailed, lastFailed int64
-	aggregate               *triage.Aggregate
 }
 
 // count brings the groups up to date with what was inserted.
 func (t *tx) count(ctx context.Context, rows []*row) error {
 	groups := map[string]*tally{}
-	type version struct{ consumer, version string }
-	versions := map[version]int64{}
+	versions := map[sighting]int64{}
 	for _, r := range rows {
+		r.entry.ID = r.id // which may be another one by now
 		g := groups[r.group]
 		if g == nil {
-			g = &tally{any: r, firstFailed: r.failed, lastFailed: r.failed, aggregate: triage.NewAggregate(r.entry, r.signature)}
+			g = &tally{firstFailed: r.failed, lastFailed: r.failed}
 			groups[r.group] = g
 		}
-		r.entry.ID = r.id // which may be another one by now
-		g.aggregate.Add(r.entry)
-		g.total++
+		g.rows = append(g.rows, r)
 		g.firstFailed, g.lastFailed = min(g.firstFailed, r.failed), max(g.lastFailed, r.failed)
-		v := version{r.consumer, g.aggregate.Version}
+		v := sighting{r.consumer, r.entry.Key(r.signature).Version}
 		if at, ok := versions[v]; !ok || r.failed < at {
 			versions[v] = r.failed
 		}
@@ -304,7 +299,7 @@ func (t *tx) count(ctx context.Context, rows []*row) error {
 			return err
 		}
 	}
-	for _, v := range slices.SortedFunc(maps.Keys(versions), func(a, b version) int {
+	for _, v := range slices.SortedFunc(maps.Keys(versions), func(a, b sighting) int {
 		return cmp.Or(strings.Compare(a.consumer, b.consumer), strings.Compare(a.version, b.version))
 	}) {
 		if _, err := t.exec(ctx, intoVersions, v.consumer, v.version, versions[v]); err != nil {
@@ -315,28 +310,75 @@ func (t *tx) count(ctx context.Context, rows []*row) error {
 }
 
 func (t *tx) countGroup(ctx context.Context, id string, g *tally) error {
-	a := g.aggregate
-	_, err := t.exec(ctx, intoGroups, id, a.Class, a.Version, a.SignatureID, bounded(a.Signature, maxShown), g.firstFailed, g.lastFailed, g.any.collectedAt)
+	r := g.rows[0]
+	k := r.entry.Key(r.signature)
+	_, err := t.exec(ctx, intoGroups, id, k.Class, k.Version, k.SignatureID, bounded(r.signature.Text, maxShown), g.firstFailed, g.lastFailed, r.collectedAt)
 	if err != nil {
 		return err
 	}
-	have, err := t.aggregate(ctx, id)
+	open, err := t.aggregate(ctx, id) // and nobody else decides meanwhile
 	if err != nil {
 		return err
 	}
-	if have != nil {
-		have.Merge(a)
-		a = have
+	if open == nil {
+		open = triage.NewAggregate(r.entry, r.signature)
 	}
-	text, err := json.Marshal(a)
+	late, err := t.closeLate(ctx, id, g.rows)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, r := range g.rows {
+		if !late[r] {
+			open.Add(r.entry)
+			n++
+		}
+	}
+	text, err := encodeAggregate(open)
 	if err != nil {
 		return err
 	}
 	_, err = t.exec(ctx, `UPDATE triage_groups SET total = total + ?, still_open = still_open + ?, aggregate = ?,
 		first_failed = CASE WHEN first_failed < ? THEN first_failed ELSE ? END,
 		last_failed = CASE WHEN last_failed > ? THEN last_failed ELSE ? END WHERE id = ?`,
-		g.total, g.total, string(text), g.firstFailed, g.firstFailed, g.lastFailed, g.lastFailed, id)
+		len(g.rows), n, text, g.firstFailed, g.firstFailed, g.lastFailed, g.lastFailed, id)
 	return err
+}
+
+// closeLate closes what failed before its group was closed and was collected
+// after, and returns it: the decision was about it too.
+func (t *tx) closeLate(ctx context.Context, group string, rows []*row) (map[*row]bool, error) {
+	d, err := t.closing(ctx, group)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	late := map[*row]bool{}
+	for _, r := range rows {
+		if r.failed > nanos(d.At) {
+			continue
+		}
+		late[r] = true
+		_, err := t.exec(ctx, `UPDATE dead_letters SET state = 'closed', closed_at = ?, closed_by = ? WHERE id_hash = ?`, r.collectedAt, d.Seq, hashOf(r.id))
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(late) == 0 {
+		return nil, nil
+	}
+	a, err := t.closed(ctx, d.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if a == nil {
+		a = triage.NewAggregate(rows[0].entry, rows[0].signature)
+	}
+	for _, r := range rows {
+		if late[r] {
+			a.Add(r.entry)
+		}
+	}
+	return late, t.setClosed(ctx, d.Seq, group, a)
 }
 
 // aggregate returns that of the open dead letters of a group, or nil if there

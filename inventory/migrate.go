@@ -17,7 +17,7 @@ type migration struct {
 }
 
 // migrations[0] leads from nothing to version 1.
-var migrations = []migration{version1}
+var migrations = []migration{version1, version2}
 
 var version1 = migration{
 	common: `
@@ -109,6 +109,54 @@ BEGIN
 	RAISE EXCEPTION 'the % is append only', TG_TABLE_NAME;
 END $$;
 CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+	FOR EACH STATEMENT EXECUTE FUNCTION spillway_append_only();
+`,
+}
+
+// Version 2 has decisions.
+var version2 = migration{
+	common: `
+ALTER TABLE dead_letters ADD COLUMN closed_at BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE dead_letters ADD COLUMN closed_by BIGINT NOT NULL DEFAULT 0; -- the decision
+CREATE INDEX dead_letters_to_purge ON dead_letters (closed_at) WHERE state = 'closed' AND purged_at = 0;
+
+CREATE TABLE decisions (
+	seq          {serial},
+	at           BIGINT NOT NULL,
+	author       TEXT NOT NULL,
+	action       TEXT NOT NULL,
+	group_id     TEXT NOT NULL,
+	class        TEXT NOT NULL,
+	signature_id TEXT NOT NULL,
+	signature    TEXT NOT NULL,
+	consumers    TEXT NOT NULL,
+	version      TEXT NOT NULL,   -- of the consumer
+	reason       TEXT NOT NULL,
+	fixed_in     TEXT NOT NULL,
+	note         TEXT NOT NULL,
+	affected     BIGINT NOT NULL, -- dead letters
+	first_seen   BIGINT NOT NULL, -- of their first attempts
+	last_seen    BIGINT NOT NULL,
+	muted_until  BIGINT NOT NULL,
+	takes_back   BIGINT NOT NULL  -- the decision that a reopening takes back, or 0
+);
+CREATE INDEX decisions_group ON decisions (group_id);
+CREATE INDEX decisions_cause ON decisions (class, signature_id);
+CREATE INDEX decisions_takes_back ON decisions (takes_back) WHERE takes_back <> 0;
+
+-- What a decision has closed: a triage.Aggregate as JSON.
+CREATE TABLE closed_aggregates (
+	decision  BIGINT NOT NULL PRIMARY KEY,
+	group_id  TEXT NOT NULL,
+	aggregate TEXT NOT NULL
+);
+`,
+	sqlite: `
+CREATE TRIGGER decisions_update BEFORE UPDATE ON decisions BEGIN SELECT RAISE(ABORT, 'decisions are append only'); END;
+CREATE TRIGGER decisions_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'decisions are append only'); END;
+`,
+	postgres: `
+CREATE TRIGGER decisions_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON decisions
 	FOR EACH STATEMENT EXECUTE FUNCTION spillway_append_only();
 `,
 }

@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -343,5 +344,38 @@ func TestNoPasswordInErrors(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2@") || strings.Contains(err.Error(), "password=hunter2") || strings.Contains(err.Error(), "hunter2%") {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// A purged payload is not left in the file. See sqliteSource.
+func TestDeletedBytesAreOverwritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "i.db")
+	s := open(t, path)
+	it := letter("a", "boom", monday)
+	it.DeadLetter.FailedMessage.Payload = bytes.Repeat([]byte("SECRET-PAYLOAD "), 1000)
+	add(t, s, it)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	has := func() bool {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Contains(data, []byte("SECRET-PAYLOAD"))
+	}
+	if !has() {
+		t.Fatal("the payload is not in the file at all")
+	}
+	s = open(t, path)
+	if _, err := s.Sweep(t.Context(), inventory.Retention{Open: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if has() {
+		t.Error("the payload is still in the file")
 	}
 }
