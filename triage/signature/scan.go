@@ -116,7 +116,7 @@ func (s *scanner) step() {
 			s.chunk()
 		}
 	case clsLetter:
-		if !s.textual() {
+		if !s.simple() && !s.textual() {
 			s.chunk()
 		}
 	case clsHigh:
@@ -124,6 +124,36 @@ func (s *scanner) step() {
 	default:
 		s.punctuation(c)
 	}
+}
+
+// simple takes a word of letters with a blank or the like after it, which most
+// are. What could be the name of a day or month is none.
+func (s *scanner) simple() bool {
+	b, i := s.b, s.i
+	j := i + 1
+	for j < len(b) && class[b[j]] == clsLetter {
+		j++
+	}
+	if j < len(b) && !endsWord[b[j]] || timeNames[b[i]] {
+		return false
+	}
+	if s.isPerson(j) {
+		s.put(j, phQuoted, "name of a user")
+		return true
+	}
+	s.plain(j)
+	return true
+}
+
+// endsWord holds what can be after a simple word, and timeNames what names of
+// days and months begin with.
+var endsWord, timeNames = bytesOf(" ,;)]}>|"), bytesOf("MTWFSJAOND")
+
+func bytesOf(s string) (t [256]bool) {
+	for i := range len(s) {
+		t[s[i]] = true
+	}
+	return t
 }
 
 func (s *scanner) space() {

@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
@@ -47,6 +48,7 @@ var signers = sync.Pool{New: func() any { return new(Signer) }}
 type Signer struct {
 	scanner scanner
 	text    []byte // prepared
+	out     []byte // normalised, not folded
 	title   []byte
 }
 
@@ -61,18 +63,15 @@ func (s *Signer) Sign(text string) (key []byte) {
 	if len(out) == 0 {
 		out = append(c.out[:0], NoText...)
 	}
-	s.title = fold(s.title[:0], out, false)
+	s.out = out
 	c.key = fold(c.key[:0], out, true)
 	return cutKey(c.key)
 }
 
 // Signature returns the signature of the text that was signed last.
 func (s *Signer) Signature() Signature {
-	sum := sha256.New()
-	_, _ = sum.Write([]byte(Version + "\x00"))
-	_, _ = sum.Write(cutKey(s.scanner.key))
-	var digest [sha256.Size]byte
-	sum.Sum(digest[:0])
+	s.title = fold(s.title[:0], s.out, false)
+	digest := sha256.Sum256(append([]byte(Version+"\x00"), cutKey(s.scanner.key)...))
 	return Signature{
 		ID:   Version + ":" + strings.ToLower(base32.StdEncoding.EncodeToString(digest[:10])),
 		Text: cutTitle(s.title),
@@ -113,17 +112,22 @@ func fold(dst, src []byte, forKey bool) []byte {
 	lastStart, lastEnd := -1, -1 // the last word that ended in a placeholder
 	var afterLast int            // dst ends here if nothing followed it
 	for i := 0; i < len(src); i++ {
-		c := src[i]
-		if c != '<' {
-			dst = append(dst, c)
-			if isBreak(c) {
-				unit = len(dst)
-			}
-			continue
+		run := bytes.IndexByte(src[i:], '<')
+		if run < 0 {
+			return append(dst, src[i:]...)
 		}
+		dst = append(dst, src[i:i+run]...)
+		for k := len(dst); k > unit; k-- {
+			if breaks[dst[k-1]] {
+				unit = k
+				break
+			}
+		}
+		i += run
 		end := placeholderAt(src, i)
 		if end == i {
-			dst = append(dst, c)
+			dst = append(dst, '<')
+			unit = len(dst)
 			continue
 		}
 		ph := src[i:end]
@@ -160,13 +164,8 @@ func sameUnit(a, b []byte) bool {
 	return string(a) == string(b)
 }
 
-func isBreak(c byte) bool {
-	switch c {
-	case ' ', ',', ';', '(', '[', '{', '|', '=', ':', '<':
-		return true
-	}
-	return false
-}
+// breaks holds what words are between.
+var breaks = bytesOf(" ,;([{|=:<")
 
 func isListGap(b []byte) bool {
 	for _, c := range b {
