@@ -104,6 +104,10 @@ func (s *scanner) chunk() {
 		s.put(end, phEmail, "e-mail")
 		return
 	}
+	if end-i >= 20 && isVendorToken(b[i:end]) {
+		s.put(end, phID, "token")
+		return
+	}
 	if s.isPeer(end) {
 		stop := port(b, end)
 		s.put(stop, phHost, "host")
@@ -218,6 +222,23 @@ func (s *scanner) authorizes() bool {
 	var buf [24]byte
 	w := s.prev[1]
 	return w.end > 0 && string(lower(&buf, s.b[w.start:w.end])) == "authorization"
+}
+
+// vendorPrefixes are beginnings of tokens that vendors made recognisable.
+var vendorPrefixes = [...]string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "xoxa-", "xoxs-", "xapp-",
+	"sk_live_", "sk_test_", "rk_live_", "rk_test_", "AIza", "npm_", "hvs.", "SG.", "dop_v1_", "eyJ", "AKIA", "ASIA"}
+
+// isVendorToken reports whether a word is such a token.
+func isVendorToken(b []byte) bool {
+	switch b[0] {
+	case 'g', 'x', 's', 'r', 'A', 'n', 'h', 'S', 'd', 'e':
+		for _, prefix := range vendorPrefixes {
+			if len(b) > len(prefix) && string(b[:len(prefix)]) == prefix {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isFile reports whether a name ends like that of a file.

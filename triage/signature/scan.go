@@ -441,6 +441,9 @@ func (s *scanner) punctuation(c byte) {
 			return
 		}
 	case '-', '+':
+		if next == '-' && s.secretFlag() {
+			return
+		}
 		// A sign, if no word stands before it.
 		if p := s.at(i - 1); isDigit(next) && !isWordByte(p) && p != ')' && p != ']' && p != '-' && p != '>' {
 			if p != ':' && p != '=' && p != ' ' && s.afterCodeNoun(i) {
@@ -463,6 +466,9 @@ func (s *scanner) punctuation(c byte) {
 	case ':':
 		if end := addrAt(b, i); end > i { // ::1
 			s.put(end, phAddr, "address")
+			return
+		}
+		if s.secretAfterColon() {
 			return
 		}
 	case '=':
@@ -605,6 +611,63 @@ func (s *scanner) assigned() {
 	case 0, ' ', ',', ';', ')', ']', '}', '"', '\'', '&', '>', '|', '.':
 		s.put(j, phQuoted, "name=value")
 	}
+}
+
+// secretAfterColon takes the secret in password: hunter2, which a sentence that
+// begins in the same way does not have, and that in app:hunter2@tcp(.
+func (s *scanner) secretAfterColon() bool {
+	b, i := s.b, s.i
+	w := s.prev[0]
+	if w.end != i {
+		return false
+	}
+	from := i + 1
+	end := s.secretEnd(from)
+	if k := bytes.IndexByte(b[from:end], '@'); k > 0 {
+		host := s.chunkEnd(from + k + 1)
+		if c := s.at(host); c == '(' && host > from+k+1 || c == '/' || c == ':' && isDigit(s.at(host+1)) {
+			s.out = append(s.out, ':')
+			s.i = from
+			s.put(from+k, phQuoted, "secret")
+			return true
+		}
+	}
+	if s.at(from) != ' ' {
+		return false
+	}
+	var buf [24]byte
+	name := lower(&buf, b[w.start:w.end])
+	if from++; !isSecretName(name) || string(name) == "token" || string(name) == "secret" || string(name) == "pass" {
+		return false
+	}
+	if end = s.secretEnd(from); end == from || countDigits(b[from:end]) == 0 {
+		return false
+	}
+	s.out = append(s.out, ": "...)
+	s.i = from
+	s.put(end, phQuoted, "secret")
+	return true
+}
+
+// secretFlag takes the secret in --password hunter2.
+func (s *scanner) secretFlag() bool {
+	b, i := s.b, s.i
+	end := s.chunkEnd(i + 2)
+	if i > 0 && b[i-1] != ' ' || end-i > 26 || s.at(end) != ' ' {
+		return false
+	}
+	var buf [24]byte
+	if !isSecretName(lower(&buf, b[i+2:end])) {
+		return false
+	}
+	stop := s.secretEnd(end + 1)
+	if stop == end+1 {
+		return false
+	}
+	s.out = append(s.out, b[i:end+1]...)
+	s.i = end + 1
+	s.put(stop, phQuoted, "secret")
+	return true
 }
 
 // secretEnd is the end of a secret without quotes.
