@@ -454,8 +454,8 @@ func (h history) below(g Group, p *Disposition) (bool, string) {
 		return false, "the consumer's version is not known"
 	}
 	if c, ok := CompareVersions(g.Version, p.FixedIn); ok {
-		words := map[int]string{-1: "is below", 0: "is", 1: "is above"}
-		return c < 0, fmt.Sprintf("version %s %s %s, in which it was fixed", g.Version, words[c], p.FixedIn)
+		words := map[int]string{-1: "below", 0: "the same as", 1: "above"}
+		return c < 0, fmt.Sprintf("version %s is %s %s, in which it was fixed", g.Version, words[c], p.FixedIn)
 	}
 	if g.Version == p.FixedIn {
 		return false, fmt.Sprintf("version %s is the one in which it was fixed", g.Version)

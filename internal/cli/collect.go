@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -104,6 +106,10 @@ func collectInto(ctx context.Context, c *call, cfg *config.Config, s *inventory.
 	if err != nil {
 		return err
 	}
+	if f.follow {
+		stop := sweepHourly(ctx, cfg, s)
+		defer stop()
+	}
 	told := time.Duration(0)
 	p, err := s.Collect(ctx, broker, inventory.CollectConfig{
 		Streams: streams, Names: cfg.Spillway.Names, Redactor: redact, Batch: f.batch, Follow: f.follow, Peek: f.peek, LeaveOut: f.leaveOut,
@@ -122,6 +128,27 @@ func collectInto(ctx context.Context, c *call, cfg *config.Config, s *inventory.
 		return fmt.Errorf("interrupted: what was not collected is where it was: %w", err)
 	}
 	return err
+}
+
+// sweepHourly purges what is past its time, every hour, until stop is called.
+func sweepHourly(ctx context.Context, cfg *config.Config, s *inventory.Store) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(time.Hour)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if _, err := s.Sweep(ctx, retention(cfg)); err != nil && ctx.Err() == nil {
+					cfg.Spillway.Logger.LogAttrs(ctx, slog.LevelError, "purging is put off", slog.Any("error", err))
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
 }
 
 // tellEvery is how often progress is told.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +31,8 @@ import (
 //	park N TOPIC/GROUP, retry N TOPIC/GROUP    N messages wait
 //	bare N STREAM                              N records that nobody can decode
 //	wait DURATION
+//
+// GROUP1 stands for the first group that was listed, and so on.
 func TestInventoryScripts(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/inventory/*.script")
@@ -77,6 +81,7 @@ type world struct {
 	broker *memory.Broker
 	app    adapters.Broker // as an application sees it
 	failed int
+	groups []string // their ids, in the order in which they were printed
 }
 
 func newWorld(t *testing.T, dir string) *world {
@@ -96,7 +101,13 @@ func newWorld(t *testing.T, dir string) *world {
 // run runs a line, and returns what it printed.
 func (w *world) run(line string) string {
 	w.Helper()
-	words := fields(line)
+	words := fields(groupName.ReplaceAllStringFunc(line, func(name string) string {
+		if n := w.number(name[len("GROUP"):]); n <= len(w.groups) {
+			return w.groups[n-1]
+		}
+		w.Fatalf("no %s was listed", name)
+		return ""
+	}))
 	switch words[0] {
 	case "wait":
 		d, err := time.ParseDuration(words[1])
@@ -135,9 +146,35 @@ func (w *world) run(line string) string {
 		if code != 0 {
 			text += fmt.Sprintf("exit %d\n", code)
 		}
-		return strings.ReplaceAll(text, w.dir, "DIR")
+		// A wait for a lock of the database is time, too.
+		return w.named(fraction.ReplaceAllString(strings.ReplaceAll(text, w.dir, "DIR"), "Z"))
 	}
 	return ""
+}
+
+var (
+	groupName = regexp.MustCompile(`GROUP\d+`)
+	groupID   = regexp.MustCompile(`\bg[a-z2-7]{12}\b(  )?`)
+	signed    = regexp.MustCompile(`\bs1:[a-z2-7]{16}\b`)
+	fraction  = regexp.MustCompile(`\.\d+Z`)
+)
+
+// named puts names in the place of groups' ids and signatures, which depend on
+// how texts are signed. In a column they are as long as what they stand for.
+func (w *world) named(text string) string {
+	text = signed.ReplaceAllString(text, "s1:................")
+	return groupID.ReplaceAllStringFunc(text, func(id string) string {
+		id, column := strings.CutSuffix(id, "  ")
+		i := slices.Index(w.groups, id)
+		if i < 0 {
+			i = len(w.groups)
+			w.groups = append(w.groups, id)
+		}
+		if column {
+			return fmt.Sprintf("%-15s", fmt.Sprint("GROUP", i+1))
+		}
+		return fmt.Sprint("GROUP", i+1)
+	})
 }
 
 func (w *world) number(s string) int {

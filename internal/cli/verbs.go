@@ -30,6 +30,14 @@ type verb struct {
 func all() []verb {
 	return []verb{
 		collectVerb(),
+		groupsListVerb(),
+		groupsShowVerb(),
+		closeVerb(),
+		reopenVerb(),
+		muteVerb(),
+		quarantineListVerb(),
+		auditListVerb(),
+		retentionRunVerb(),
 		policyVerb(),
 		checkVerb(),
 		configCheckVerb(),
