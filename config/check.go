@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
@@ -27,6 +28,29 @@ func (c *Config) check(r *reader) {
 	}
 	c.checkRedaction(r)
 	c.checkConsumers(r)
+	c.checkInventory(r)
+}
+
+// checkInventory looks at the URL without showing any of it.
+func (c *Config) checkInventory(r *reader) {
+	i := &c.Inventory
+	scheme, _, isURL := strings.Cut(string(i.URL), "://")
+	switch {
+	case strings.Contains(string(i.URL), "${"):
+		r.at("inventory.url", "it holds ${, but nothing is expanded in this file: set the whole URL in "+envName("inventory.url"))
+	case isURL && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme):
+		r.at("inventory.url", "must be the path of a file, or begin with postgres:// or sqlite://")
+	}
+	if i.Payloads == PayloadsKeep {
+		for _, k := range []struct {
+			key string
+			d   time.Duration
+		}{{"keepOpen", i.KeepOpen}, {"keepClosed", i.KeepClosed}} {
+			if k.d != 0 {
+				r.at("inventory."+k.key, "has no effect while inventory.payloads is keep: leave one of them out")
+			}
+		}
+	}
 }
 
 // checkBroker looks at the URL without showing any of it.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
@@ -64,6 +65,8 @@ type Config struct {
 	// Consumers are those of all services that an operator looks after. An
 	// application does not need the list: it subscribes.
 	Consumers []Consumer
+	// Inventory is where the command keeps dead letters. Applications need none.
+	Inventory Inventory
 
 	file    string // what was read, for errors; may be empty
 	brokers []Broker
@@ -76,6 +79,34 @@ type Consumer struct {
 	Group string // the top-level group where the file names none
 	Owner string
 }
+
+// Inventory is where dead letters are kept, and for how long.
+type Inventory struct {
+	// URL is the path of a SQLite file, or the URL of a PostgreSQL. Empty means
+	// DefaultInventory.
+	URL SecretURL
+	// Payloads says whether payloads are kept for a time only, which is the
+	// default, or for ever.
+	Payloads Payloads
+	// KeepOpen and KeepClosed are for how long, counted from the failure or from
+	// the decision. Zero means 2160h and 360h.
+	KeepOpen, KeepClosed time.Duration
+	// Author of decisions, where the command line names none. Empty means the
+	// user of the operating system.
+	Author string
+}
+
+// DefaultInventory is a file in the working directory.
+const DefaultInventory = "spillway.db"
+
+// Payloads is for how long payloads are kept.
+type Payloads string
+
+// The choices of [Payloads].
+const (
+	PayloadsKeepFor Payloads = ""
+	PayloadsKeep    Payloads = "keep"
+)
 
 // SecretURL is a URL that may hold a password. It prints without it; convert
 // it to a string to get the URL itself.

@@ -105,6 +105,12 @@ consumers:
   - topic: orders
     owner: team-billing
   - {topic: orders, group: audit, owner: ana@example.com}
+inventory:
+  url: postgres://u:p@h/spillway
+  payloads: keepFor
+  keepOpen: 720h
+  keepClosed: 24h
+  author: ana
 `
 
 func TestEveryKey(t *testing.T) {
@@ -170,6 +176,16 @@ func TestEveryKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(consumers, got.Consumers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	inventory := config.Inventory{URL: "postgres://u:p@h/spillway", KeepOpen: 720 * time.Hour, KeepClosed: 24 * time.Hour, Author: "ana"}
+	if diff := cmp.Diff(inventory, got.Inventory); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if shown := fmt.Sprint(got.Inventory); strings.Contains(shown, "u:p@") {
+		t.Errorf("the password is shown: %s", shown)
+	}
+	if path := config.SecretURL("/var/lib/spillway/i.db"); path.String() != string(path) {
+		t.Errorf("a path is shown as %s", path)
 	}
 }
 
@@ -287,11 +303,11 @@ handlers:
 spillway.yaml:2: grup: there is no such key; did you mean group?
 spillway.yaml:3: close_grace: there is no such key; did you mean closeGrace?
 spillway.yaml:4: transient: there is no such key here; did you mean policy.attempts.transient?
-spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers
+spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
 spillway.yaml:8: policy.backof: there is no such key; did you mean backoff?
 spillway.yaml:9: policy.parking.deadlineWithoutReferense: there is no such key; did you mean deadlineWithoutReference?
 spillway.yaml:10: group: the key stands here twice, first in line 6
-spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers
+spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
 spillway.yaml:12: a key must be a text, found a list
 spillway.yaml:14: merge keys (<<) are not supported
 spillway.yaml:16: handlers["charge"].attempts.transiet: there is no such key; did you mean transient?
@@ -408,7 +424,7 @@ spillway.yaml:3: the line is indented with a tab, which YAML does not allow: use
 spillway.yaml:2: this is no valid YAML: did not find expected ',' or ']'
 `,
 		},
-		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers\n"},
+		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory\n"},
 		"two documents":  {file: "group: a\n---\ngroup: b\n", want: "\nspillway.yaml: there is more than one document: leave out what follows the line ---\n"},
 		"unknown anchor": {file: "group: a\nretry: *hunter2\n", want: "\nspillway.yaml:2: this is no valid YAML: what begins with * refers to an anchor, and there is none of that name; a text that begins with * needs quotes\n"},
 		"broker":         {file: "broker: {url: \"memry://\"}", want: "\nspillway.yaml:1: broker.url: must begin with one of memory://, amqp://, amqps://; did you mean memory://?\n"},
@@ -443,7 +459,10 @@ spillway.yaml:14: broker.rabbitmq.topics["jobs of \"ana\""].queue: must not cont
 SPILLWAY_BROKER_RABBITMQ_PREFIX: broker.rabbitmq.prefix: makes names that cannot be: the queue name "pppppppppppppppppppppppppppppppppppppppp"… has 264 bytes, and AMQP allows 255
 `,
 		},
-		"expansion": {file: "broker: {url: \"memory://${PASSWORD}@x\"}", want: "\nspillway.yaml:1: broker.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_BROKER_URL\n"},
+		"inventory": {file: "inventory: {url: \"mysql://u:hunter2@h/d\", payloads: keep, keepOpen: 24h}", want: "\nspillway.yaml:1: inventory.url: must be the path of a file, or begin with postgres:// or sqlite://\n" +
+			"spillway.yaml:1: inventory.keepOpen: has no effect while inventory.payloads is keep: leave one of them out\n"},
+		"inventory expansion": {file: "inventory: {url: \"postgres://u:${P}@h/d\"}", want: "\nspillway.yaml:1: inventory.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_INVENTORY_URL\n"},
+		"expansion":           {file: "broker: {url: \"memory://${PASSWORD}@x\"}", want: "\nspillway.yaml:1: broker.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_BROKER_URL\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

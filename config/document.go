@@ -48,6 +48,7 @@ var examples = map[string]string{
 	"consumers[].topic":                                     "orders",
 	"consumers[].group":                                     "billing",
 	"consumers[].owner":                                     "team-billing",
+	"inventory.author":                                      "ana",
 }
 
 func (o object) example(b *strings.Builder, path, indent string) {

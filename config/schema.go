@@ -47,6 +47,14 @@ func (c *Config) schema() object {
 			{"schemaVersion", "Keys of the schema's version.", "schema-version, CloudEvents dataschema", texts(&s.Metadata.SchemaVersion)},
 		}},
 		{"consumers", "The consumers that an operator looks after, of this application and of others, for the command `spillway`. An application does not need the list: it subscribes.", "", listOf(&c.Consumers, consumerSchema)},
+		{"inventory", "Where the command `spillway` keeps dead letters, and for how long. An application needs none.", "", object{
+			{"url", "The path of a SQLite file, which `spillway collect` makes, or the URL of a PostgreSQL, `postgres://...`, for several instances. Nothing in it is expanded; with a password, set the variable instead.", DefaultInventory, secretURL(&c.Inventory.URL)},
+			{"payloads", "Whether payloads, keys and headers are kept for a time, `keepFor`, or for ever, `keep`. They cannot be left out: what is collected is gone from its stream.", "keepFor", oneOf(&c.Inventory.Payloads,
+				option[Payloads]{"keepFor", PayloadsKeepFor}, option[Payloads]{"keep", PayloadsKeep})},
+			{"keepOpen", "How long after the failure of a dead letter that is open. Then they are removed, and it is closed as expired.", "2160h", duration(&c.Inventory.KeepOpen)},
+			{"keepClosed", "How long after a dead letter was closed.", "360h", duration(&c.Inventory.KeepClosed)},
+			{"author", "Who decides, where the command line does not say.", "the user of the system", text(&c.Inventory.Author)},
+		}},
 	}
 }
 

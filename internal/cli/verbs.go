@@ -29,6 +29,15 @@ type verb struct {
 // all lists the verbs in the order of help. A new verb is a new line.
 func all() []verb {
 	return []verb{
+		collectVerb(),
+		groupsListVerb(),
+		groupsShowVerb(),
+		closeVerb(),
+		reopenVerb(),
+		muteVerb(),
+		quarantineListVerb(),
+		auditListVerb(),
+		retentionRunVerb(),
 		policyVerb(),
 		checkVerb(),
 		configCheckVerb(),
