@@ -38,6 +38,7 @@ func all() []verb {
 		quarantineListVerb(),
 		auditListVerb(),
 		retentionRunVerb(),
+		reportVerb(),
 		policyVerb(),
 		checkVerb(),
 		configCheckVerb(),
