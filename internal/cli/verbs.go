@@ -38,6 +38,7 @@ func all() []verb {
 		quarantineListVerb(),
 		auditListVerb(),
 		retentionRunVerb(),
+		whereVerb(),
 		reportVerb(),
 		policyVerb(),
 		checkVerb(),
