@@ -39,7 +39,6 @@ func all() []verb {
 		auditListVerb(),
 		retentionRunVerb(),
 		whereVerb(),
-		reportVerb(),
 		policyVerb(),
 		checkVerb(),
 		configCheckVerb(),
