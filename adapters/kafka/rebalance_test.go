@@ -170,7 +170,7 @@ func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 						next[key]++
 					}
 					mu.Unlock()
-					time.Sleep(time.Millisecond)
+					<-time.After(time.Millisecond) // a handler at work
 					mu.Lock()
 					busy[key] = false
 					mu.Unlock()
