@@ -149,7 +149,9 @@ type Capabilities struct {
 	// OneGroup: a topic has one consumer group, because what one has read is gone
 	// for others. A second one of the process is refused.
 	OneGroup bool
-	// InPlaceRetry: RetryInPlace works.
+	// InPlaceRetry: RetryInPlace works. Delivery.Count of the main stream then is
+	// the number of the attempt that begins; what is returned at a shutdown counts
+	// too, because the state of a message that stays where it is cannot change.
 	InPlaceRetry bool
 	// DelayStep is the most that Quantize lengthens d.
 	DelayStep func(d time.Duration) time.Duration
@@ -185,7 +187,9 @@ type Subscription interface {
 type Settler interface {
 	// Ack tells the broker that the message is done with.
 	Ack(ctx context.Context, d *Delivery) error
-	// Return gives the message back, to be delivered again at once.
+	// Return gives the message back, to be delivered again at once; or, where
+	// Capabilities.InPlaceRetry is true, at Delivery.Postponed, counted, and
+	// those behind it with the same key after it.
 	Return(ctx context.Context, d *Delivery) error
 }
 
@@ -219,7 +223,8 @@ type Delivery struct {
 	// Settler settles this delivery.
 	Settler Settler
 
-	owner *message.Message
+	owner     *message.Message
+	postponed time.Time // see Postpone
 }
 
 // Record is a message as a broker holds it.

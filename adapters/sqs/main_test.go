@@ -125,11 +125,12 @@ type bench struct {
 	client *awssqs.Client
 	cfg    sqs.Config
 	broker adapters.Broker
+	topic  string // of the programs that it runs
 }
 
 func setup(t *testing.T, cfgs ...sqs.Config) *bench {
 	t.Helper()
-	b := &bench{T: t, fake: newFake(t)}
+	b := &bench{T: t, fake: newFake(t), topic: orders.Topic}
 	b.client = client(b.fake.Client())
 	for _, cfg := range cfgs {
 		b.cfg = cfg

@@ -301,7 +301,8 @@ func (s *subscription) release(h held, stream string) {
 // so that its count means crashes, and not restarts.
 func (s *subscription) giveBack(ctx context.Context, h held, stream string, after time.Duration) error {
 	anew := h.m.count() >= s.b.cfg.MaxReceiveCount/2 || stream == s.b.names.Of(adapters.StreamSuspect, s.c)
-	if anew && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
+	inPlace := s.c.Retry == adapters.RetryInPlace && stream == s.c.Topic // its count is that of its attempts
+	if anew && !inPlace && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
 		return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
 	}
 	return h.lease.release(ctx, after)
@@ -414,7 +415,15 @@ func (x *settler) Ack(ctx context.Context, d *adapters.Delivery) error {
 }
 
 func (x *settler) Return(ctx context.Context, d *adapters.Delivery) error {
-	return x.settle("return", d, func() error { return x.s.giveBack(ctx, x.held, x.stream, x.backoff()) })
+	return x.settle("return", d, func() error { return x.giveBack(ctx, d.Postponed()) })
+}
+
+func (x *settler) giveBack(ctx context.Context, due time.Time) error {
+	if due.IsZero() {
+		return x.s.giveBack(ctx, x.held, x.stream, x.backoff())
+	}
+	// What SQS counts of this is an attempt, and the place is to be kept.
+	return x.held.lease.release(ctx, x.held.lease.longest(time.Until(due)))
 }
 
 const (
