@@ -257,6 +257,9 @@ func (s *subscription) receiveNow(stream string, most int, wait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	if q.fifo() {
+		most = 1 // of a batch, several could be of one group
+	}
 	msgs, err := s.b.receive(ctx, q, most, wait)
 	if err != nil {
 		return nil, err
@@ -300,12 +303,18 @@ func (s *subscription) release(h held, stream string) {
 // that nobody has handled: before that, it is written anew. A suspect always is,
 // so that its count means crashes, and not restarts.
 func (s *subscription) giveBack(ctx context.Context, h held, stream string, after time.Duration) error {
-	anew := h.m.count() >= s.b.cfg.MaxReceiveCount/2 || stream == s.b.names.Of(adapters.StreamSuspect, s.c)
-	inPlace := s.c.Retry == adapters.RetryInPlace && stream == s.c.Topic // its count is that of its attempts
-	if anew && !inPlace && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
+	anew := stream == s.b.names.Of(adapters.StreamSuspect, s.c) || h.m.count() >= s.b.cfg.MaxReceiveCount/2 && !s.countMatters(stream)
+	if anew && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
 		return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
 	}
 	return h.lease.release(ctx, after)
+}
+
+// countMatters reports whether the receive count of a stream means something to
+// the chain, so that it must go on: the attempts in place, and the pauses of those
+// who read dead letters.
+func (s *subscription) countMatters(stream string) bool {
+	return stream == s.c.Topic && (s.c.Retry == adapters.RetryInPlace || s.b.names.IsDeadLetter(stream))
 }
 
 var errKept = errors.New("it stays as it is")
@@ -316,11 +325,7 @@ func (s *subscription) rewrite(ctx context.Context, h held, stream string, after
 	if err != nil || h.lease.q.fifo() { // whose order would be lost
 		return errKept
 	}
-	copied := again(s.c, adapters.StreamRetry, r)
-	if stream == s.c.Topic {
-		copied.State = nil // which counts for nothing there
-	}
-	return s.b.send(ctx, h.lease.q, outgoingOf(copied), after)
+	return s.b.send(ctx, h.lease.q, outgoingOf(again(s.c, adapters.StreamRetry, r)), after)
 }
 
 const (
