@@ -127,11 +127,16 @@ var Spillway = Rules{
 		// The operator side.
 		{
 			Package: "inventory",
-			Imports: []string{"adapters", "envelope", "failure", "policy", "poison", "poison/foreign"},
+			Imports: []string{"adapters", "envelope", "failure", "policy", "poison", "poison/foreign", "triage", "triage/signature"},
+			// Its two databases.
+			External: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite"},
 		},
+		// Signatures are a function of a text and nothing else.
+		{Package: "triage/signature"},
 		{
+			// Groups, and verdicts on them. Where groups are kept is not its concern.
 			Package: "triage",
-			Imports: []string{"envelope", "failure", "inventory", "policy"},
+			Imports: []string{"envelope", "failure", "triage/signature"},
 		},
 		{
 			Package: "replay",
@@ -192,11 +197,13 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
 			},
-			// What Spillway is measured against, and a plain client.
+			// What Spillway is measured against, and plain clients.
 			External: []string{
-				watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go", watermill + "-aws", "github.com/aws/aws-sdk-go-v2",
+				watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go",
+				watermill + "-kafka/v3", "github.com/IBM/sarama",
+				watermill + "-aws", "github.com/aws/aws-sdk-go-v2",
 			},
 			Std: []string{"flag", "testing"},
 		},
@@ -211,9 +218,9 @@ var Spillway = Rules{
 			Package: "internal/storm",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
 			},
-			External: []string{watermill, "github.com/rabbitmq/amqp091-go", "github.com/aws/aws-sdk-go-v2"},
+			External: []string{watermill, "github.com/rabbitmq/amqp091-go", "github.com/IBM/sarama", "github.com/aws/aws-sdk-go-v2"},
 		},
 		{
 			Package: "internal/storm/cmd",

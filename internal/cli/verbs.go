@@ -30,6 +30,16 @@ type verb struct {
 // all lists the verbs in the order of help. A new verb is a new line.
 func all() []verb {
 	return []verb{
+		collectVerb(),
+		groupsListVerb(),
+		groupsShowVerb(),
+		closeVerb(),
+		reopenVerb(),
+		muteVerb(),
+		quarantineListVerb(),
+		auditListVerb(),
+		retentionRunVerb(),
+		whereVerb(),
 		policyVerb(),
 		checkVerb(),
 		configCheckVerb(),

@@ -112,6 +112,7 @@ const scopeNobody = "nobody"
 
 // targets by name.
 var targets = map[string]func() Target{
+	"kafka":     func() Target { return &kafkaTarget{instance: instance{name: "kafkastorm"}} },
 	"memory":    func() Target { return newMemoryTarget() },
 	"rabbitmq":  func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm"}} },
 	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4"}} },
