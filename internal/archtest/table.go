@@ -182,7 +182,7 @@ var Spillway = Rules{
 			// Benchmarks that print a table need testing.Benchmark in a program.
 			Package: "internal/bench",
 			Imports: []string{
-				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
+				".", "adapters", "envelope", "failure", "inventory", "middleware", "poison", "policy",
 				"adapters/memory", "adapters/rabbitmq",
 			},
 			// What Spillway is measured against, and a plain client.

@@ -23,13 +23,14 @@ func main() {
 	var m onMemory
 	var r onRabbitMQ
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
-	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, throughput, lateness, kill")
+	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, collect, throughput, collect-rabbitmq, lateness, kill")
 	flag.IntVar(&m.messages, "messages", 10_000, "memory: messages of one run")
 	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
 	flag.IntVar(&r.messages, "rabbitmq-messages", 4_000, "RabbitMQ: messages of one run")
 	flag.IntVar(&r.rounds, "rabbitmq-rounds", 3, "RabbitMQ: runs of each kind, taken in turns")
 	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ: how long a handler takes where failing messages are compared")
 	flag.DurationVar(&r.window, "lateness-window", 20*time.Second, "RabbitMQ: how long lateness is measured")
+	flag.IntVar(&r.collect, "collect", 40_000, "dead letters that are collected in one run")
 	flag.StringVar(&r.brokers, "brokers", "scripts/brokers rabbitmq", "the command, and the broker's name, that kill and start RabbitMQ")
 	flag.Parse()
 	r.url = os.Getenv("SPILLWAY_TEST_RABBITMQ")
@@ -48,7 +49,8 @@ func main() {
 
 	before := load()
 	var t table
-	sections := []section{{"chain", chainCost}, {"memory", m.throughput}}
+	sections := []section{{"chain", chainCost}, {"memory", m.throughput},
+		{"collect", collecting{name: "memory", messages: r.collect, rounds: 3, target: true, open: deadInMemory}.measure}}
 	if r.url != "" {
 		sections = append(sections, r.sections()...)
 	}
