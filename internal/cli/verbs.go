@@ -35,6 +35,7 @@ func all() []verb {
 		closeVerb(),
 		reopenVerb(),
 		muteVerb(),
+		reportVerb(),
 		quarantineListVerb(),
 		auditListVerb(),
 		retentionRunVerb(),
