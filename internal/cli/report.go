@@ -214,7 +214,7 @@ func (plainText) title(s string) string { return "\n" + strings.ToUpper(s[:1]) +
 func (plainText) item(s string) string  { return "  " + s + "\n" }
 func (plainText) more(n int) string     { return fmt.Sprintf("  and %d more\n", n) }
 
-func (markdown) title(s string) string { return "\n## " + strings.ToUpper(s[:1]) + s[1:] + "\n\n" }
+func (markdown) title(s string) string { return "\n### " + strings.ToUpper(s[:1]) + s[1:] + "\n\n" }
 func (markdown) item(s string) string  { return "- " + escapeMarkdown(s) + "\n" }
 func (markdown) more(n int) string     { return fmt.Sprintf("- and %d more\n", n) }
 
@@ -234,7 +234,7 @@ func printReport(c *call, r reportJSON, f form) error {
 	var b strings.Builder
 	head := fmt.Sprintf("Dead letters of %s, %s to %s", r.Owner, moment(r.Since), moment(r.Until))
 	if _, ok := f.(markdown); ok {
-		b.WriteString("# " + escapeMarkdown(clean(head)) + "\n\n")
+		b.WriteString("## " + escapeMarkdown(clean(head)) + "\n\n")
 	} else {
 		b.WriteString(clean(head) + "\n")
 	}

@@ -36,6 +36,7 @@ func all() []verb {
 		reopenVerb(),
 		muteVerb(),
 		reportVerb(),
+		whereVerb(),
 		quarantineListVerb(),
 		auditListVerb(),
 		retentionRunVerb(),
