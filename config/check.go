@@ -18,6 +18,7 @@ import (
 // rules are those of the packages that the values are for.
 func (c *Config) check(r *reader) {
 	c.checkBroker(r)
+	c.checkSections(r)
 	if n := c.Spillway.Concurrency; n > spillway.MaxConcurrency {
 		r.at("concurrency", fmt.Sprintf("must be at most %d, is %d", spillway.MaxConcurrency, n))
 	}
@@ -75,6 +76,46 @@ func (c *Config) checkBroker(r *reader) {
 	default:
 		r.at("broker.url", err.Error())
 	}
+}
+
+// checkSections looks at what is said about each kind of broker.
+func (c *Config) checkSections(r *reader) {
+	for _, b := range c.known() {
+		if b.section == nil {
+			continue
+		}
+		for _, err := range split(b.section(c).validate()) {
+			path, text := cutField(err.Error())
+			r.at("broker."+b.Name+"."+path, redactor.Text(text))
+		}
+	}
+}
+
+// cutField takes an error of an adapter's configuration apart: the field that it
+// begins with, such as Topics["jobs"].Exchange, as a path of keys, and the rest.
+func cutField(s string) (path, text string) {
+	end := len(s)
+	quoted := false
+	var b strings.Builder
+	begin := true
+	for i := 0; i < end; i++ {
+		switch c := s[i]; {
+		case c == ' ' && !quoted:
+			return b.String(), s[i+1:]
+		case quoted && c == '\\' && i+1 < end:
+			b.WriteByte(c)
+			i++
+		case c == '"':
+			quoted = !quoted
+		}
+		if begin {
+			b.WriteString(strings.ToLower(s[i : i+1]))
+		} else {
+			b.WriteByte(s[i])
+		}
+		begin = s[i] == '.' && !quoted
+	}
+	return b.String(), ""
 }
 
 // checkPolicies leaves out what follows from a value that could not be read:

@@ -25,6 +25,21 @@ type Broker struct {
 	Name string
 	// Opener connects to it.
 	Opener adapters.Opener
+
+	// section is what the file can say about it, below broker.NAME; nil if the
+	// URL says it all.
+	section func(*Config) section
+}
+
+// section are the keys of a kind of broker.
+type section struct {
+	doc  string
+	keys object
+	// opener connects as the keys say.
+	opener func() adapters.Opener
+	// validate reports what cannot be meant, each error beginning with the name
+	// of a Go field, which is the key in capitals.
+	validate func() error
 }
 
 // Brokers are all kinds of brokers that this module has. This is the one place
@@ -32,7 +47,7 @@ type Broker struct {
 func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
-		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
+		{Name: "rabbitmq", Opener: rabbitmq.Opener(), section: rabbitMQSection},
 	}
 }
 
@@ -41,6 +56,9 @@ func Brokers() []Broker {
 type Config struct {
 	// BrokerURL names the broker. Empty if neither file nor environment set it.
 	BrokerURL SecretURL
+	// RabbitMQ is what the file says about that broker. Its TLS, Dial, lanes and
+	// time-outs have no keys: set them here.
+	RabbitMQ rabbitmq.Config
 	// Spillway is what the file says about failures. Its Rules, Hooks and
 	// Logger have no keys: set them here.
 	Spillway spillway.Config
@@ -222,7 +240,7 @@ func (c *Config) Open(ctx context.Context) (*spillway.Spillway, error) {
 	}
 	var openers []adapters.Opener
 	for _, b := range c.brokers {
-		openers = append(openers, b.Opener)
+		openers = append(openers, c.opener(b))
 	}
 	return spillway.Open(ctx, string(c.BrokerURL), c.Spillway, openers...)
 }
@@ -241,11 +259,19 @@ func (c *Config) OpenBroker(ctx context.Context) (adapters.Broker, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	broker, err := b.Opener.Open(ctx, adapters.OpenParams{URL: u, Names: c.Spillway.Names.WithDefaults(), Logger: logger})
+	broker, err := c.opener(b).Open(ctx, adapters.OpenParams{URL: u, Names: c.Spillway.Names.WithDefaults(), Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("config: open %s: %w", c.BrokerURL, err)
 	}
 	return broker, nil
+}
+
+// opener is the opener of a broker, told what the file says about it.
+func (c *Config) opener(b Broker) adapters.Opener {
+	if b.section == nil {
+		return b.Opener
+	}
+	return b.section(c).opener()
 }
 
 // BrokerName is the name of the broker that BrokerURL is for; empty if it is

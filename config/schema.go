@@ -16,9 +16,7 @@ import (
 func (c *Config) schema() object {
 	s := &c.Spillway
 	return object{
-		{"broker", "Where the messages are.", "", object{
-			{"url", "The broker, as a URL. Nothing in it is expanded; with a password, set the variable instead.", "", secretURL(&c.BrokerURL)},
-		}},
+		{"broker", "Where the messages are. What only one kind of broker can be told stands in a section of its name, which is read whatever the URL, and used if the URL is for it.", "", c.brokerSchema()},
 		{"group", "The consumer group of this application: retries, parked messages and dead letters belong to it. Without it, every subscriber has to name its own.", "", text(&s.Group)},
 		{"concurrency", "How many messages of a subscription are handled at a time. 1 keeps the order of first attempts; at most 65535.", "1", whole(&s.Concurrency)},
 		{"retry", "Where messages wait for their next attempt: `topic`, in a stream of their own, or `inPlace`, which blocks those behind them with the same key, and which not every broker can.", "topic", oneOf(&s.Retry,
@@ -58,6 +56,27 @@ func (c *Config) schema() object {
 			{"author", "Who decides, where the command line does not say.", "the user of the system", text(&c.Inventory.Author)},
 		}},
 	}
+}
+
+func (c *Config) brokerSchema() object {
+	o := object{
+		{"url", "The broker, as a URL. Nothing in it is expanded; with a password, set the variable instead.", "", secretURL(&c.BrokerURL)},
+	}
+	for _, b := range c.known() {
+		if b.section != nil {
+			s := b.section(c)
+			o = append(o, field{b.Name, s.doc, "", s.keys})
+		}
+	}
+	return o
+}
+
+// known are the brokers that the file can be about.
+func (c *Config) known() []Broker {
+	if c.brokers == nil {
+		return Brokers()
+	}
+	return c.brokers
 }
 
 func policySchema(p *policy.Policy) object {

@@ -137,7 +137,7 @@ func (w *world) run(line string) string {
 		var out, errOut bytes.Buffer
 		code := cli.App{
 			Environ: environ, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut,
-			Brokers: []config.Broker{{Name: "memory", Opener: w.broker.Opener()}, {Name: "blind", Opener: w.blind()}},
+			Brokers: []config.Broker{{Name: "memory", Opener: w.broker.Opener()}},
 		}.Run(w.Context(), words[1:])
 		text := out.String()
 		for line := range strings.Lines(errOut.String()) {
@@ -150,20 +150,6 @@ func (w *world) run(line string) string {
 		return w.named(fraction.ReplaceAllString(strings.ReplaceAll(text, w.dir, "DIR"), "Z"))
 	}
 	return ""
-}
-
-// blind opens the broker as one that counts, but shows nothing.
-func (w *world) blind() adapters.Opener {
-	return adapters.Opener{Schemes: []string{"blind"}, Open: func(ctx context.Context, p adapters.OpenParams) (adapters.Broker, error) {
-		b, err := w.broker.Opener().Open(ctx, adapters.OpenParams{Names: p.Names, Logger: p.Logger})
-		if err != nil {
-			return nil, err
-		}
-		return struct {
-			adapters.Broker
-			adapters.Counter
-		}{b, b.(adapters.Counter)}, nil
-	}}
 }
 
 var (

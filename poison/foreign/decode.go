@@ -2,8 +2,6 @@ package foreign
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/adapters"
@@ -49,10 +47,12 @@ type From struct {
 
 // Decode reads the dead letter that a drained record is, in the first format of
 // the table in the package's comment that recognises it, and says which that
-// was. It does not fail: a record that no format recognises has class unknown.
-// Payload, key and headers of the record are kept as they are, except for
-// Spillway's own headers, and for a body that is a dead letter in JSON, whose
-// message takes the record's place.
+// was. It does not fail: a record that no format recognises has class unknown,
+// and its failure is as old as the record's own timestamp.
+//
+// Payload, key and headers of the record are in the result as they are, except
+// for Spillway's own headers, and for a body that is a dead letter in JSON,
+// whose message takes the record's place.
 func Decode(r adapters.Record, from From) (envelope.DeadLetter, Format) {
 	if from.Stream == "" {
 		from.Stream = r.Position.Topic
@@ -69,69 +69,68 @@ func Decode(r adapters.Record, from From) (envelope.DeadLetter, Format) {
 	return in.deadLetter(told{failedAt: r.Position.Timestamp}), FormatUnknown
 }
 
-// formats in the order in which they are tried: what we wrote for the consumer
-// whose stream was drained; then what programs wrote, who know why; then what
-// brokers wrote, who know only that; then what we wrote for somebody else, and
-// at last the bodies, which say least about who wrote them.
+// formats in the order in which they are tried: what we wrote for a dead letter
+// stream of ours; then what programs wrote, which know why a message failed;
+// then what we wrote for whatever else was drained; then what brokers wrote,
+// which know only that it failed; and at last the bodies, which anybody can
+// have written.
 var formats = []struct {
 	name   Format
 	decode func(*input) (envelope.DeadLetter, bool)
 }{
-	{FormatSpillway, (*input).ownBelieved},
+	{FormatSpillway, (*input).oursInPlace},
+	{FormatSpringKafka, marked(springKafka, "kafka_dlt-*", "kafka_exception-*", "kafka_key-exception-*", "kafka_original-*")},
+	{FormatKafkaConnect, marked(kafkaConnect, "__connect.errors.*")},
+	{FormatKafkaStreams, marked(kafkaStreams, "__streams.errors.*")},
+	{FormatMassTransit, marked(massTransit, "MT-Fault-*", "MT-Reason")},
+	{FormatNServiceBus, marked(nServiceBus, "NServiceBus.ExceptionInfo.*", "NServiceBus.FailedQ")},
+	{FormatSpringAMQP, marked(springAMQP, "x-exception-message", "x-exception-stacktrace")},
+	{FormatWatermill, marked(watermill, "reason_poisoned")},
+	{FormatSpillway, (*input).ours},
+	{FormatShareGroup, marked(shareGroup, "__dlq.errors.*")},
 	{FormatRabbitMQ, (*input).rabbitMQ},
+	{FormatSQS, (*input).sqs},
+	{FormatJSON, (*input).body},
 }
 
-// input is a record that is being decoded.
-type input struct {
-	adapters.Record
-	From
-}
-
-// ownBelieved decodes what Spillway wrote, unless the broker moved the record
-// out of a stream to which others write too.
-func (in *input) ownBelieved() (envelope.DeadLetter, bool) {
-	d, ok := RabbitMQ(in.Record, in.Names)
-	return d, ok && d.Failure.Reason != string(policy.ReasonRejectedByBroker)
-}
-
-func (in *input) rabbitMQ() (envelope.DeadLetter, bool) { return RabbitMQ(in.Record, in.Names) }
-
-// value returns the last value of a header, whose case does not matter.
-func (in *input) value(key string) []byte {
-	for _, h := range slices.Backward(in.Headers) {
-		if strings.EqualFold(h.Key, key) {
-			return h.Value
+// marked decodes records that have one of the headers. A mark may end in *.
+func marked(read func(*input) told, marks ...string) func(*input) (envelope.DeadLetter, bool) {
+	return func(in *input) (envelope.DeadLetter, bool) {
+		if !in.has(marks...) {
+			return envelope.DeadLetter{}, false
 		}
+		return in.deadLetter(read(in)), true
 	}
-	return nil
 }
 
 // told is what a format tells of a failure. What is zero it does not tell.
 type told struct {
-	source   envelope.Position
-	group    string
-	handler  string
-	reason   string
-	class    failure.Class
-	code     failure.Code
-	message  string // neither redacted nor cut
-	attempts int
-	first    time.Time
-	failedAt time.Time
+	source      envelope.Position // where the message was first, with names of any length
+	group       string
+	handler     string
+	messageType string
+	reason      policy.Reason
+	kind        kind
+	code        string
+	message     string // neither redacted nor cut
+	attempts    int
+	failedAt    time.Time
 }
 
 // deadLetter makes a dead letter of what is told.
 func (in *input) deadLetter(t told) envelope.DeadLetter {
 	s := envelope.State{
-		Broker: in.Broker, Source: t.source, ConsumerGroup: t.group, Handler: t.handler,
-		Class: cmp.Or(t.class, failure.ClassUnknown), Nature: failure.NatureUnknown, Code: t.code,
-		Reason: t.reason, FirstAttemptAt: t.first, DeadLetteredAt: t.failedAt,
+		Broker: in.Broker, Source: t.source, ConsumerGroup: name(t.group), Handler: name(t.handler),
+		Class: cmp.Or(t.kind.class, failure.ClassUnknown), Nature: cmp.Or(t.kind.nature, failure.NatureUnknown),
+		Code: failure.Code(name(t.code)), Reason: string(t.reason), MessageType: name(t.messageType),
+		DeadLetteredAt: t.failedAt,
 	}
+	s.Source.Topic = name(t.source.Topic)
 	s.Message, s.Truncated = envelope.ErrorText(in.Redactor.Text(t.message))
 	envelope.Keys{}.Describe(&s, in.Headers)
 	s.DeadLetterID = in.id(s)
 	d := envelope.FromState(s, in.ID, in.Key, in.Headers, in.Payload)
-	d.Failure.Attempts = t.attempts // which may be none
+	d.Failure.Attempts = min(max(t.attempts, 0), envelope.MaxCount) // which may be none
 	return d
 }
 
@@ -142,5 +141,5 @@ func (in *input) id(s envelope.State) string {
 	if in.Position.Partition == nil || in.Position.Offset == nil {
 		of.Source = envelope.Position{Topic: cmp.Or(s.Source.Topic, in.Stream)}
 	}
-	return envelope.DeadLetterID(of, in.Record.ID, in.Payload)
+	return envelope.DeadLetterID(of, in.ID, in.Payload)
 }
