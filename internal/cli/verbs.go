@@ -30,6 +30,8 @@ type verb struct {
 func all() []verb {
 	return []verb{
 		policyVerb(),
+		triageVerb(),
+		signatureVerb(),
 		checkVerb(),
 		configCheckVerb(),
 		configExampleVerb(),
