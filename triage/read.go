@@ -133,6 +133,7 @@ func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand f
 	line, n := int64(1), 0
 	cur := pool.Get().(*[]byte)
 	first, skipping := true, false
+	whole := 0 // where the last whole line in cur ends
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -157,20 +158,25 @@ func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand f
 				*cur = buf[:0]
 				continue
 			}
-			skipping = false
+			skipping, got = false, len(buf)-i-1
 			line++
 			if i < 0 {
 				return nil
 			}
 			buf = append(buf[:0], buf[i+1:]...)
 		}
-		end := bytes.LastIndexByte(buf, '\n') + 1
+		from := max(len(buf)-got, 0)
+		if i := bytes.LastIndexByte(buf[from:], '\n'); i >= 0 {
+			whole = from + i + 1
+		}
+		end := whole
 		if eof {
 			end = len(buf)
 		}
 		if end == 0 || !eof && end < blockBytes/2 && len(buf) < blockBytes {
 			*cur = buf
 			if end == 0 && len(buf) > MaxLine {
+				whole = 0
 				pass.bad(line, fmt.Errorf("a line of more than %d MiB", MaxLine>>20))
 				*cur, skipping = buf[:0], true
 			}
@@ -181,7 +187,7 @@ func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand f
 		}
 		next := pool.Get().(*[]byte)
 		*next = append((*next)[:0], buf[end:]...)
-		*cur = buf[:end]
+		*cur, whole = buf[:end], 0
 		lines := int64(bytes.Count(buf[:end], []byte{'\n'}))
 		if err := hand(n, block{cur, line}); err != nil {
 			return err

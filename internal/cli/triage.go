@@ -41,20 +41,20 @@ jsonl show all of them in a form that is stable.`,
 				o.now, err = time.Parse(time.RFC3339, s)
 				return err
 			})
-			fs.IntVar(&o.limit, "limit", 20, "how many groups the table shows; 0 for all")
+			fs.IntVar(&o.limit, "limit", 20, "`N` groups in the table; 0 for all")
 			fs.BoolVar(&o.explain, "explain", false, "show the thresholds and the episodes that verdicts are drawn from")
 			t := triage.Thresholds{}.WithDefaults()
 			o.thresholds = t
-			fs.IntVar(&o.thresholds.Handful, "handful", t.Handful, "as many messages or fewer are isolated")
-			fs.Float64Var(&o.thresholds.Share, "share", t.Share, "the part that one episode holds in an incident")
-			fs.Float64Var(&o.thresholds.MixedShare, "mixed-share", t.MixedShare, "the part that it holds where others are mixed in")
-			fs.DurationVar(&o.thresholds.Short, "short", t.Short, "an incident lasts no longer")
-			fs.IntVar(&o.thresholds.ManyDays, "many-days", t.ManyDays, "from as many days on it is structural")
-			fs.IntVar(&o.thresholds.ManyEpisodes, "many-episodes", t.ManyEpisodes, "from as many episodes on it is structural")
-			fs.DurationVar(&o.thresholds.Silence, "silence", t.Silence, "a silence that is not longer ends no episode")
-			fs.Float64Var(&o.thresholds.Density, "density", t.Density, "nor does one that is not as many times longer than the usual one")
-			fs.IntVar(&o.limits.Signatures, "max-signatures", 500, "how many signatures of a consumer are told apart")
-			fs.IntVar(&o.limits.Groups, "max-groups", 5000, "how many groups are told apart")
+			fs.IntVar(&o.thresholds.Handful, "handful", t.Handful, "`N` messages or fewer are isolated")
+			fs.Float64Var(&o.thresholds.Share, "share", t.Share, "the `PART` that one episode holds in an incident")
+			fs.Float64Var(&o.thresholds.MixedShare, "mixed-share", t.MixedShare, "the `PART` that it holds where others are mixed in")
+			fs.DurationVar(&o.thresholds.Short, "short", t.Short, "an incident lasts no longer than this `TIME`")
+			fs.IntVar(&o.thresholds.ManyDays, "many-days", t.ManyDays, "failures on `N` days or more are structural")
+			fs.IntVar(&o.thresholds.ManyEpisodes, "many-episodes", t.ManyEpisodes, "failures in `N` episodes or more are structural")
+			fs.DurationVar(&o.thresholds.Silence, "silence", t.Silence, "a silence of this `TIME` or less ends no episode")
+			fs.Float64Var(&o.thresholds.Density, "density", t.Density, "nor does one of `N` times the usual one or less")
+			fs.IntVar(&o.limits.Signatures, "max-signatures", 500, "`N` signatures of a consumer are told apart")
+			fs.IntVar(&o.limits.Groups, "max-groups", 5000, "`N` groups are told apart")
 			return func(ctx context.Context, c *call) error { return printTriage(ctx, c, o) }
 		},
 	}
@@ -183,12 +183,12 @@ func printGroups(c *call, o triageOptions, pass *triage.Pass, r triage.Report) {
 	shown := r.Groups
 	if o.limit > 0 && len(shown) > o.limit {
 		shown = shown[:o.limit]
-		fmt.Fprintf(c.out, "the first %d groups; --limit 0 shows all\n", o.limit)
+		fmt.Fprintf(c.out, "the first %s; --limit 0 shows all\n", count(o.limit, "group"))
 	}
 	if len(shown) > 0 {
 		fmt.Fprintln(c.out)
 		table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "#\tGROUP\tSTATE\tCOUNT\tVERDICT\tCLASS\tVERSION\tFIRST SEEN\tSPAN\tSIGNATURE")
+		fmt.Fprintln(table, "NO\tGROUP\tSTATE\tCOUNT\tVERDICT\tCLASS\tVERSION\tFIRST SEEN\tSPAN\tSIGNATURE")
 		for i, g := range shown {
 			first, length := "-", "-"
 			if g.FirstSeen != nil {
