@@ -183,7 +183,7 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "inventory", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq",
+				"adapters/memory", "adapters/rabbitmq", "triage", "triage/signature",
 			},
 			// What Spillway is measured against, and a plain client.
 			External: []string{watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go"},

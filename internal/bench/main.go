@@ -22,10 +22,15 @@ import (
 func main() {
 	var m onMemory
 	var r onRabbitMQ
+	var tr triaging
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
-	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, collect, throughput, collect-rabbitmq, lateness, kill")
+	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, throughput, collect-rabbitmq, lateness, kill")
 	flag.IntVar(&m.messages, "messages", 10_000, "memory: messages of one run")
 	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
+	flag.IntVar(&tr.messages, "dead-letters", 1_000_000, "triage: dead letters in the file")
+	flag.IntVar(&tr.rounds, "triage-rounds", 2, "triage: passes of each kind, taken in turns")
+	flag.StringVar(&tr.run, "triage-run", "", "only make one pass over -triage-file, ours or naive, and print what it took")
+	flag.StringVar(&tr.file, "triage-file", "", "the file of -triage-run")
 	flag.IntVar(&r.messages, "rabbitmq-messages", 4_000, "RabbitMQ: messages of one run")
 	flag.IntVar(&r.rounds, "rabbitmq-rounds", 3, "RabbitMQ: runs of each kind, taken in turns")
 	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ: how long a handler takes where failing messages are compared")
@@ -47,9 +52,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
+	if tr.run != "" {
+		if err := tr.child(ctx); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	before := load()
 	var t table
-	sections := []section{{"chain", chainCost}, {"memory", m.throughput},
+	sections := []section{{"chain", chainCost}, {"memory", m.throughput}, {"signature", tr.signatures}, {"triage", tr.onePass},
 		{"collect", collecting{name: "memory", messages: r.collect, rounds: 3, target: true, open: deadInMemory}.measure}}
 	if r.url != "" {
 		sections = append(sections, r.sections()...)

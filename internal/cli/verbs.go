@@ -41,6 +41,8 @@ func all() []verb {
 		retentionRunVerb(),
 		whereVerb(),
 		policyVerb(),
+		triageVerb(),
+		signatureVerb(),
 		checkVerb(),
 		configCheckVerb(),
 		configExampleVerb(),
