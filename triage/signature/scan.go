@@ -46,8 +46,7 @@ type scanner struct {
 
 	explain bool
 	made    []Replacement
-	quoting bool // inside a quotation that is scanned
-	depth   int  // of JSON
+	depth   int // of JSON
 }
 
 // word is a place in b. end is where it ended, zero for none.
