@@ -72,8 +72,9 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 		return Added{}, fmt.Errorf("inventory: add: %w", err)
 	}
 	// One order for all, so that two instances wait for each other at most once.
+	// And it is that of the index.
 	sorted := slices.Clone(rows)
-	slices.SortStableFunc(sorted, func(a, b *row) int { return strings.Compare(a.id, b.id) })
+	slices.SortStableFunc(sorted, func(a, b *row) int { return cmp.Compare(a.hash, b.hash) })
 	var added Added
 	err = s.inTxOf(ctx, s.adds, func(tx *tx) error {
 		if err := tx.overwriting(ctx, false); err != nil {
@@ -140,9 +141,9 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 		mine := map[int64]*row{}
 		once := rows[:0:0]
 		for _, r := range rows {
-			switch have := mine[hashOf(r.id)]; {
+			switch have := mine[r.hash]; {
 			case have == nil:
-				mine[hashOf(r.id)] = r
+				mine[r.hash] = r
 				once = append(once, r)
 			case !bytes.Equal(have.fingerprint, r.fingerprint):
 				again = append(again, r)
@@ -154,7 +155,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 		}
 		var present []*row
 		for _, r := range once {
-			if inserted[hashOf(r.id)] {
+			if inserted[r.hash] {
 				fresh[r] = true
 			} else {
 				present = append(present, r)
@@ -165,7 +166,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 			return nil, err
 		}
 		for _, r := range others {
-			r.id = r.otherID()
+			r.rename()
 		}
 		rows = append(again, others...)
 	}
@@ -174,7 +175,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 
 func (r *row) values() []any {
 	return []any{
-		r.id, hashOf(r.id), r.fingerprint, r.group, r.stream, r.messageID, r.aggregate, r.keyHash,
+		r.id, r.hash, r.fingerprint, r.group, r.stream, r.messageID, r.aggregate, r.keyHash,
 		r.failed, r.collectedAt, r.purgedAt, r.document, r.key, r.headers, r.payload,
 	}
 }
@@ -219,7 +220,7 @@ func (t *tx) insertRows(ctx context.Context, rows []*row) (map[int64]bool, error
 		return inserted, nil
 	case n == int64(len(rows)): // nearly always
 		for _, r := range rows {
-			inserted[hashOf(r.id)] = true
+			inserted[r.hash] = true
 		}
 		return inserted, nil
 	}
@@ -269,7 +270,7 @@ func (t *tx) fillIn(ctx context.Context, r *row) error {
 		return err
 	}
 	_, err := t.exec(ctx, `UPDATE dead_letters SET purged_at = 0, raw_key = ?, key_hash = ?, headers = ?, payload = ?, document = ?, stream = ?
-		WHERE id_hash = ? AND purged_at = ?`, r.key, r.keyHash, r.headers, r.payload, r.document, r.stream, hashOf(r.id), leftOut)
+		WHERE id_hash = ? AND purged_at = ?`, r.key, r.keyHash, r.headers, r.payload, r.document, r.stream, r.hash, leftOut)
 	return err
 }
 
@@ -280,7 +281,7 @@ func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error)
 		byHash := map[int64]*row{}
 		args := make([]any, len(chunk))
 		for i, r := range chunk {
-			byHash[hashOf(r.id)], args[i] = r, hashOf(r.id)
+			byHash[r.hash], args[i] = r, r.hash
 		}
 		var incomplete []*row
 		res, err := t.query(ctx, `SELECT id_hash, fingerprint, purged_at FROM dead_letters WHERE id_hash IN (?`+strings.Repeat(", ?", len(chunk)-1)+`)`, args...)
@@ -401,7 +402,7 @@ func (t *tx) closeLate(ctx context.Context, group string, rows []*row) (map[*row
 		if err := t.overwriting(ctx, true); err != nil {
 			return nil, err
 		}
-		_, err := t.exec(ctx, `UPDATE dead_letters SET state = 'closed', closed_at = ?, closed_by = ? WHERE id_hash = ?`, r.collectedAt, d.Seq, hashOf(r.id))
+		_, err := t.exec(ctx, `UPDATE dead_letters SET state = 'closed', closed_at = ?, closed_by = ? WHERE id_hash = ?`, r.collectedAt, d.Seq, r.hash)
 		if err != nil {
 			return nil, err
 		}

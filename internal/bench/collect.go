@@ -40,6 +40,7 @@ func (m collecting) measure(ctx context.Context, t *table) {
 	}
 	defer os.RemoveAll(dir)
 	n := 0
+	var busy []float64 // microseconds of processor for each message collected
 	run := func(take func(ctx context.Context, b adapters.Broker, stream string) (int64, error)) func() (float64, error) {
 		return func() (float64, error) {
 			n++
@@ -65,6 +66,8 @@ func (m collecting) measure(ctx context.Context, t *table) {
 	}
 	all, err := inTurns(m.rounds,
 		run(func(ctx context.Context, b adapters.Broker, stream string) (int64, error) {
+			before := processor()
+			defer func() { busy = append(busy, float64((processor()-before).Microseconds())/float64(m.messages)) }()
 			p, err := store.Collect(ctx, b, inventory.CollectConfig{Streams: []string{stream}, Batch: collectBatch, Author: "bench"})
 			return int64(p.Total().New), err
 		}),
@@ -81,7 +84,7 @@ func (m collecting) measure(ctx context.Context, t *table) {
 		return
 	}
 	what := m.name + ": collect into SQLite"
-	format, args := "%.0f msg/s; %.0f msg/s when only read", []any{all.median(0), all.median(1)}
+	format, args := "%.0f msg/s, %.0f µs of processor each; %.0f msg/s when only read", []any{all.median(0), median(busy), all.median(1)}
 	if m.target {
 		t.check(what, all.median(0) >= 20_000, "at least 20,000", format, args...)
 	} else {
