@@ -379,3 +379,44 @@ func TestDeletedBytesAreOverwritten(t *testing.T) {
 		t.Error("the payload is still in the file")
 	}
 }
+
+// O26: 2,000 failures of three causes are three lines.
+func TestTwoThousandFailuresAreThreeGroups(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "i.db"))
+	causes := []string{"order %d: no field \"amount\"", "dial tcp 10.0.0.%d:5432: connection refused", "customer %d not found"}
+	var items []inventory.Item
+	for i := range 2000 {
+		items = append(items, letter(fmt.Sprint(i), fmt.Sprintf(causes[i%3], i%200), ago(time.Duration(i)*time.Second)))
+	}
+	add(t, s, items...)
+	report, err := s.Triage(t.Context(), inventory.TriageOptions{})
+	if err != nil || len(report.Groups) != 3 || report.Messages != 2000 || report.Report.Groups[0].Count != 667 {
+		t.Errorf("%d groups, %d messages, %v", len(report.Report.Groups), report.Messages, err)
+	}
+	// The same as one pass over a file.
+	at := time.Now()
+	kept := map[triage.Key]*triage.Aggregate{}
+	var all []*triage.Aggregate
+	for _, it := range items {
+		e := triage.EntryOf(it.DeadLetter)
+		sig := signature.Of(e.Text)
+		if kept[e.Key(sig)] == nil {
+			kept[e.Key(sig)] = triage.NewAggregate(e, sig)
+			all = append(all, kept[e.Key(sig)])
+		}
+		kept[e.Key(sig)].Add(e)
+	}
+	want, err := json.Marshal(triage.NewReport(all, triage.Options{Now: at}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err = s.Triage(t.Context(), inventory.TriageOptions{Now: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(report.Report)
+	if diff := cmp.Diff(string(want), string(got)); err != nil || diff != "" {
+		t.Errorf("%v (-file +inventory):\n%s", err, diff)
+	}
+}
