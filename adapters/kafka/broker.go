@@ -49,6 +49,7 @@ type broker struct {
 	admin    sarama.ClusterAdmin
 	topics   *topics
 	producer *producer
+	places   places
 
 	alone func(stop <-chan struct{}) (end func(), ok bool) // see adapters.OpenParams
 
@@ -70,6 +71,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	b := &broker{
 		cfg: cfg, names: p.Names.WithDefaults(), logger: p.Logger, addrs: addrs, sarama: sc,
 		tiers: retrytopic.DefaultTiers(), owner: newOwner(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
+		places: places{out: map[*sarama.ConsumerMessage]place{}},
 	}
 	if b.alone == nil {
 		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }
@@ -147,6 +149,7 @@ func (b *broker) Capabilities() adapters.Capabilities {
 		Keys:            true,
 		NullPayload:     true,
 		RepeatedHeaders: true,
+		InPlaceRetry:    b.cfg.Order != OrderNone,
 		DelayStep:       func(time.Duration) time.Duration { return 0 },
 		MaxMessageBytes: b.messageMax,
 	}
@@ -168,8 +171,8 @@ func (b *broker) Ensure(ctx context.Context, c adapters.Consumer) error {
 }
 
 func (b *broker) supports(c adapters.Consumer) error {
-	if c.Retry == adapters.RetryInPlace {
-		return fmt.Errorf("kafka: %w: retry in place", adapters.ErrUnsupported)
+	if c.Retry == adapters.RetryInPlace && b.cfg.Order == OrderNone {
+		return fmt.Errorf("kafka: %w: retry in place keeps an order, and Config.Order is %q", adapters.ErrUnsupported, OrderNone)
 	}
 	return nil
 }
@@ -187,6 +190,11 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 	stream, held := b.names.Of(h.Stream, h.Consumer), h.Due
 	switch h.Stream {
 	case adapters.StreamRetry:
+		if h.Consumer.Retry == adapters.RetryInPlace {
+			if at, ok := b.places.of(h.Record.Native); ok {
+				return b.keepInPlace(ctx, h, at)
+			}
+		}
 		now := time.Now()
 		stream = b.tierName(h.Consumer, b.tiers.Of(h.Due.Sub(now)))
 		// The chain hands off what is left of a longer delay.

@@ -26,7 +26,7 @@
 //	Keys              yes
 //	NullPayload       yes
 //	RepeatedHeaders   yes
-//	InPlaceRetry      no
+//	InPlaceRetry      yes, unless [Config].Order is [OrderNone]
 //	DelayStep         0
 //	MaxMetadataBytes  no limit but the message's
 //	MaxMessageBytes   the cluster's message.max.bytes; our topics take 128 KiB more
@@ -74,6 +74,15 @@
 // See [Order]. With the default, messages of one key are handled one at a time and
 // in order, as long as none of them is retried: what waits is passed by those
 // behind it. With concurrency 1, messages of a partition come in order.
+//
+// With adapters.RetryInPlace nothing passes a message that waits: it keeps its
+// place, and those of its key behind it wait too, while other keys go on. Its
+// attempts are counted in a compacted topic, <topic>.<group>.retry.inplace, which
+// whoever gets the partition reads; so they survive restarts. Of the limits: all
+// that waits, and all that waits behind it, counts for [Config].Window, and the
+// whole partition waits when 16,384 messages lie behind the oldest one. What is
+// parked, suspected or replayed has left its place, and comes back, and is
+// retried, without an order. Drain does not see what waits in place.
 //
 // # Failure modes
 //

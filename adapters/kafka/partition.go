@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/retrytopic"
 )
 
@@ -38,6 +39,8 @@ type entry struct {
 	lane    uint64
 	laned   bool
 	returns int
+	again   *kept // handed off in place, and not yet acknowledged
+	kept    *kept // has waited, or waits, in place
 }
 
 // partition is one partition while this process has it.
@@ -60,6 +63,8 @@ type partition struct {
 	bytes    int                        // of them
 	unplaced bool                       // where the log begins is known with the first message
 	late     time.Time                  // of the last warning
+	inPlace  bool
+	kept     map[int64]*kept // of messages not yet read
 
 	// What deliveries counts crashes by.
 	careful bool // commit what is handed out before it is
@@ -79,6 +84,7 @@ func newPartition(r *reader, tp topicPartition, stream string) *partition {
 		window:  retrytopic.NewWindow[*entry](r.b.cfg.Window, r.b.cfg.WindowBytes),
 		lanes:   map[uint64][]*entry{}, out: map[int64]*entry{}, trials: map[int64]retrytopic.Trial{},
 		careful: r.stream == adapters.StreamSuspect, version: 1,
+		inPlace: r.stream == adapters.StreamMain && r.s.c.Retry == adapters.RetryInPlace, kept: map[int64]*kept{},
 	}
 }
 
@@ -86,6 +92,21 @@ func newPartition(r *reader, tp topicPartition, stream string) *partition {
 func (p *partition) load(ctx context.Context, pos position) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.place(ctx, pos); err != nil || !p.inPlace {
+		return err
+	}
+	states, err := p.r.b.readPlaces(ctx, p)
+	if err != nil {
+		return fmt.Errorf("what waits in place in partition %d of topic %q: %w", p.partition, p.topic, err)
+	}
+	if states != nil {
+		p.kept = states
+	}
+	return nil
+}
+
+// place finds out what is finished. The lock is held.
+func (p *partition) place(ctx context.Context, pos position) error {
 	p.position = pos
 	if pos.offset < 0 {
 		oldest, err := bounded(ctx, func() (int64, error) {
@@ -191,6 +212,12 @@ func (p *partition) resume(pos position) bool {
 	}
 	p.state = live
 	p.version++
+	p.window.Remove(func(i retrytopic.Item[*entry]) bool {
+		if k := i.Value.kept; k != nil {
+			p.kept[i.Seq] = k
+		}
+		return true
+	})
 	p.window = retrytopic.NewWindow[*entry](p.r.b.cfg.Window, p.r.b.cfg.WindowBytes)
 	clear(p.lanes)
 	p.carried, p.held, p.bytes = map[int64]bool{}, 0, 0
@@ -214,6 +241,9 @@ func (p *partition) lose() {
 		close(p.resolved)
 	}
 	p.state = lost
+	for _, e := range p.out {
+		p.r.b.places.remove(e)
+	}
 }
 
 // waiting reports that something could be drained.
@@ -370,6 +400,12 @@ func (p *partition) accept(m *sarama.ConsumerMessage) {
 		p.push(e)
 		return
 	}
+	if k := p.kept[m.Offset]; k != nil {
+		delete(p.kept, m.Offset)
+		if k.At == m.Timestamp.UnixMilli() {
+			e.kept, e.due = k, k.Due
+		}
+	}
 	switch p.r.b.cfg.Order {
 	case OrderPartition:
 		e.laned = true
@@ -519,6 +555,9 @@ func (p *partition) pop() (e *entry, version uint64) {
 	}
 	e = i.Value
 	p.out[i.Seq] = e
+	if p.inPlace {
+		p.r.b.places.add(p, e)
+	}
 	if p.careful {
 		p.trials[i.Seq] = retrytopic.Trial{Offset: i.Seq, Crashes: p.crashes(i.Seq), Out: true}
 		p.version++
@@ -560,8 +599,15 @@ func (p *partition) delivery(e *entry) *adapters.Delivery {
 	}
 	d.Record, d.Undecodable = recordOf(e.msg, p.stream, p.r.b.cfg.Marshaler)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	d.Count = 1 + p.crashes(e.msg.Offset) + e.returns
-	p.mu.Unlock()
+	if e.kept != nil {
+		d.Stream = adapters.StreamRetry
+		d.Headers = slices.Clip(envelope.StripHeaders(d.Headers))
+		for _, pair := range e.kept.State {
+			d.Headers = append(d.Headers, adapters.Header{Key: pair.Key, Value: []byte(pair.Value)})
+		}
+	}
 	return d
 }
 
@@ -582,6 +628,7 @@ func (p *partition) putBack(e *entry) {
 // unpop puts a message back where it was. The lock is held.
 func (p *partition) unpop(e *entry) {
 	delete(p.out, e.msg.Offset)
+	p.r.b.places.remove(e)
 	if t, ok := p.trials[e.msg.Offset]; ok {
 		t.Out = false
 		p.trials[e.msg.Offset] = t
@@ -608,13 +655,23 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 		p.mu.Unlock()
 		return errLost
 	}
-	if finished {
+	p.r.b.places.remove(e)
+	waited := e.kept != nil
+	switch {
+	case finished && e.again != nil:
+		delete(p.out, e.msg.Offset)
+		delete(p.trials, e.msg.Offset)
+		p.version++
+		e.kept, e.due, e.again, e.returns = e.again, e.again.Due, nil, 0
+		finished, waited = false, false
+		p.push(e)
+	case finished:
 		delete(p.out, e.msg.Offset)
 		p.finish(e.msg.Offset)
 		p.held--
 		p.bytes -= e.size
 		p.leaveLane(e)
-	} else {
+	default:
 		if !isClosed(p.r.s.stop) {
 			e.returns++
 		}
@@ -625,6 +682,9 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 	select {
 	case p.wake <- struct{}{}:
 	default:
+	}
+	if finished && waited {
+		p.r.b.dropPlace(p.r.s.c, e.msg)
 	}
 	if p.r.stream == adapters.StreamSuspect && finished && !p.r.awaitCommit(ctx, p.r.s.gone, p, version) {
 		return errLost

@@ -25,6 +25,7 @@ const (
 // callers' messages share a batch. Safe for concurrent use.
 type producer struct {
 	batched, single *pipe
+	placed          *pipe // to partitions that callers choose
 }
 
 func newProducer(sc *sarama.Config, addrs []string) (*producer, error) {
@@ -40,6 +41,11 @@ func newProducer(sc *sarama.Config, addrs []string) (*producer, error) {
 	}
 	if p.single, err = newPipe(addrs, &single); err != nil {
 		return nil, errors.Join(err, p.batched.close())
+	}
+	placed := batched
+	placed.Producer.Partitioner = sarama.NewManualPartitioner
+	if p.placed, err = newPipe(addrs, &placed); err != nil {
+		return nil, errors.Join(err, p.batched.close(), p.single.close())
 	}
 	return p, nil
 }
@@ -87,7 +93,9 @@ func fresh(m *sarama.ProducerMessage) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{Topic: m.Topic, Key: m.Key, Value: m.Value, Headers: m.Headers, Timestamp: m.Timestamp}
 }
 
-func (p *producer) close() error { return errors.Join(p.batched.close(), p.single.close()) }
+func (p *producer) close() error {
+	return errors.Join(p.batched.close(), p.single.close(), p.placed.close())
+}
 
 // pipe is one of sarama's asynchronous producers.
 type pipe struct {

@@ -180,27 +180,39 @@ func (t *topics) change() <-chan struct{} {
 // ensure returns the topic of a stream, which it creates if there is none. It
 // believes what it knows for as long as nobody forgets it.
 func (t *topics) ensure(ctx context.Context, stream string, of func(context.Context) (spec, error)) (string, error) {
+	k, err := t.ensureKnown(ctx, stream, of)
+	return k.topic, err
+}
+
+func (t *topics) ensureKnown(ctx context.Context, stream string, of func(context.Context) (spec, error)) (known, error) {
 	t.mu.Lock()
 	k, ok := t.known[stream]
 	t.mu.Unlock()
 	if ok {
-		return k.topic, nil
+		return k, nil
 	}
 	k, ok, err := t.find(ctx, stream)
 	if err != nil || ok {
-		return k.topic, err
+		return k, err
 	}
 	if t.cfg.VerifyOnly {
-		return "", &TopicError{Topic: candidates(stream)[0], Hint: "create it, or run once without Config.VerifyOnly"}
+		return known{}, &TopicError{Topic: candidates(stream)[0], Hint: "create it, or run once without Config.VerifyOnly"}
 	}
 	s, err := of(ctx)
 	if err != nil {
-		return "", err
+		return known{}, err
 	}
-	return t.create(ctx, stream, s)
+	if err := t.create(ctx, stream, s); err != nil {
+		return known{}, err
+	}
+	k, ok, err = t.find(ctx, stream)
+	if err == nil && !ok {
+		err = &TopicError{Topic: stream, Hint: "it was there a moment ago"}
+	}
+	return k, err
 }
 
-func (t *topics) create(ctx context.Context, stream string, s spec) (string, error) {
+func (t *topics) create(ctx context.Context, stream string, s spec) error {
 	detail := &sarama.TopicDetail{NumPartitions: s.partitions, ReplicationFactor: -1, ConfigEntries: map[string]*string{}}
 	if t.cfg.Replication > 0 {
 		detail.ReplicationFactor = int16(t.cfg.Replication)
@@ -216,16 +228,13 @@ func (t *topics) create(ctx context.Context, stream string, s spec) (string, err
 		case errors.Is(err, sarama.ErrInvalidTopic) && i+1 < len(names):
 			continue // it collides: see candidates
 		case errors.Is(err, sarama.ErrTopicAuthorizationFailed), errors.Is(err, sarama.ErrClusterAuthorizationFailed):
-			return "", fmt.Errorf("create topic %q: the user lacks a permission, see the package documentation: %w", topic, err)
+			return fmt.Errorf("create topic %q: the user lacks a permission, see the package documentation: %w", topic, err)
 		default:
-			return "", fmt.Errorf("create topic %q: %w", topic, err)
+			return fmt.Errorf("create topic %q: %w", topic, err)
 		}
-		if err := t.await(ctx, stream); err != nil {
-			return "", err
-		}
-		return topic, nil
+		return t.await(ctx, stream)
 	}
-	return "", fmt.Errorf("create topic %q: %w", stream, sarama.ErrInvalidTopic)
+	return fmt.Errorf("create topic %q: %w", stream, sarama.ErrInvalidTopic)
 }
 
 // await waits until the brokers know a new topic.
@@ -340,6 +349,11 @@ func (b *broker) ensure(ctx context.Context, c adapters.Consumer) error {
 		}
 		streams[topic] = s
 		topics = append(topics, topic)
+	}
+	if c.Retry == adapters.RetryInPlace {
+		if _, err := b.topics.ensure(ctx, b.placesName(c), b.placesSpec(c)); err != nil {
+			return err
+		}
 	}
 	if err := b.verify(ctx, source, topics, streams); err != nil {
 		return err
