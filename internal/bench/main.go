@@ -29,13 +29,13 @@ func main() {
 	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
 	flag.IntVar(&r.messages, "rabbitmq-messages", 4_000, "RabbitMQ: messages of one run")
 	flag.IntVar(&r.rounds, "rabbitmq-rounds", 3, "RabbitMQ: runs of each kind, taken in turns")
-	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ: how long a handler takes where failing messages are compared")
+	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ and Kafka: how long a handler takes where failing messages are compared")
 	flag.DurationVar(&r.window, "lateness-window", 20*time.Second, "RabbitMQ: how long lateness is measured")
 	flag.StringVar(&r.brokers, "brokers", "scripts/brokers rabbitmq", "the command, and the broker's name, that kill and start RabbitMQ")
 	flag.IntVar(&k.messages, "kafka-messages", 100_000, "Kafka: messages of one run of handlers that do nothing")
 	flag.IntVar(&k.rounds, "kafka-rounds", 3, "Kafka: runs of each kind, taken in turns")
 	flag.Parse()
-	k.url = os.Getenv("SPILLWAY_TEST_KAFKA")
+	k.url, k.work = os.Getenv("SPILLWAY_TEST_KAFKA"), r.work
 	r.url = os.Getenv("SPILLWAY_TEST_RABBITMQ")
 
 	if *profile != "" {
