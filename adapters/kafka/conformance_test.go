@@ -161,7 +161,7 @@ func testSarama() *sarama.Config {
 	sc := sarama.NewConfig()
 	sc.ClientID = "spillway-test"
 	sc.Version = sarama.V2_8_0_0
-	sc.Consumer.Group.Session.Timeout = 2 * time.Second
+	sc.Consumer.Group.Session.Timeout = 3 * time.Second
 	sc.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	return sc
 }

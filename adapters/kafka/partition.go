@@ -195,6 +195,9 @@ func (p *partition) isCommitted(version uint64) (bool, state) {
 func (p *partition) suspend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.state == suspended {
+		return true // the session did not begin
+	}
 	if len(p.out) == 0 || p.state == lost {
 		return false
 	}

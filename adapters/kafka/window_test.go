@@ -1,0 +1,129 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
+)
+
+// logs collects what is logged.
+type logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logs) contains(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.buf.String(), text)
+}
+
+// Issue 4.3: beyond the capacity of the window retries come late, none comes
+// early, and none is lost; and that is said.
+func TestBeyondTheWindowRetriesComeLate(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	var out logs
+	b := setup(t, fake(t), kafka.Config{Window: 10})
+	u, err := parseURL(b.rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := kafka.OpenerWith(b.cfg).Open(t.Context(), adapters.OpenParams{URL: u, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := broker.Close(testContext(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	c := b.consumer(4)
+	due := map[string]time.Time{}
+	for i := range n {
+		id := fmt.Sprint(i)
+		// The last ones are due first.
+		due[id] = time.Now().Add(1900*time.Millisecond - time.Duration(i)*5*time.Millisecond)
+		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: due[id]})
+	}
+	s := b.subscribe(broker, c)
+	for range n {
+		d := b.next(s)
+		if early := time.Until(due[d.ID]); early > 0 {
+			t.Errorf("%s came %s early", d.ID, early)
+		}
+		if _, ok := due[d.ID]; !ok {
+			t.Errorf("%s came twice", d.ID)
+		}
+		delete(due, d.ID)
+		b.ack(d)
+	}
+	if !out.contains("more messages wait than are read ahead") {
+		t.Error("nothing was logged about it")
+	}
+}
+
+// Issue 4.4: what is read ahead is bounded by bytes too, and a message larger
+// than the bound gets through.
+func TestReadAheadIsBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, fake(t), kafka.Config{WindowBytes: 10_000})
+	c := b.consumer(2)
+	for i := range 20 {
+		b.send(keyedOf(c.Topic, i, strings.Repeat("x", 9_000)))
+	}
+	b.send(keyedOf(c.Topic, 20, strings.Repeat("x", 500_000)))
+	s := b.subscribe(b.broker, c)
+	for range 21 {
+		b.ack(b.next(s))
+	}
+	b.quiet(s, 300*time.Millisecond)
+}
+
+// Topics that are deleted while they are read come back, and are read from their
+// beginning.
+func TestTopicIsDeletedAndCreatedAnew(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{}, func(b *bench) {
+		c := b.consumer(2)
+		s := b.subscribe(b.broker, c)
+		b.publish(c.Topic, 3)
+		for range 3 {
+			b.ack(b.next(s))
+		}
+		for _, topic := range []string{c.Topic, of(adapters.StreamParking, c)} {
+			if err := b.admin.DeleteTopic(topic); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.eventually("a message can be published", func() bool {
+			ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+			defer cancel()
+			msg := message.NewMessageWithContext(ctx, "new", []byte("x"))
+			return b.broker.Publisher().Publish(c.Topic, msg) == nil
+		})
+		for {
+			d := b.next(s)
+			b.ack(d)
+			if d.ID == "new" {
+				return
+			}
+		}
+	})
+}
