@@ -224,7 +224,7 @@ func (in *inspection) group(ctx context.Context, c adapters.Consumer, s adapters
 		left := 0
 		for _, n := range ask[k.topic] {
 			tp := topicPartition{k.topic, n}
-			unfinished, oldest, err := in.partition(ctx, tp, positions[tp], drained[tp])
+			unfinished, oldest, err := in.partition(ctx, tp, k.id, positions[tp], drained[tp])
 			if err != nil {
 				return err
 			}
@@ -267,7 +267,7 @@ func (in *inspection) group(ctx context.Context, c adapters.Consumer, s adapters
 
 // partition counts what a group has not finished, and nobody has drained, and
 // says from when the oldest of it is.
-func (in *inspection) partition(ctx context.Context, tp topicPartition, pos, drained position) (n int, oldest time.Time, err error) {
+func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint64, pos, drained position) (n int, oldest time.Time, err error) {
 	offset := func(at int64) (int64, error) {
 		return bounded(ctx, func() (int64, error) { return in.b.client.GetOffset(tp.topic, tp.partition, at) })
 	}
@@ -279,11 +279,11 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, pos, dra
 	if err != nil {
 		return 0, oldest, err
 	}
-	finished := offsetsAt(pos)
+	finished := offsetsAt(pos, id)
 	if pos.offset < 0 {
 		finished = retrytopic.NewOffsets(begin)
 	}
-	taken := offsetsAt(drained)
+	taken := offsetsAt(drained, id)
 	from := max(begin, finished.Mark(), taken.Mark())
 	if from >= end {
 		return 0, oldest, nil

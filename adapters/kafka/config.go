@@ -180,6 +180,8 @@ func (c Config) endpoint(u *url.URL) (addrs []string, sc *sarama.Config, err err
 	sc.Consumer.Group.Heartbeat.Interval = min(sc.Consumer.Group.Heartbeat.Interval, heartbeat)
 	// On one connection, what coordinates waits behind what is fetched.
 	sc.Consumer.MaxWaitTime = min(sc.Consumer.MaxWaitTime, fetchWait)
+	// The leader of a topic that is just being created is not long in coming.
+	sc.Consumer.Retry.Backoff = min(sc.Consumer.Retry.Backoff, fetchWait)
 	if sc.Producer.Idempotent { // producers have a configuration of their own
 		sc.Producer.Idempotent = false
 		sc.Net.MaxOpenRequests = max(sc.Net.MaxOpenRequests, 5)

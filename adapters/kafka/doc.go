@@ -87,7 +87,10 @@
 // # Failure modes
 //
 // Readers join again, at most five seconds apart, until they succeed. Topics that
-// are deleted are created anew when their consumer notices, within seconds.
+// are deleted are created anew when their consumer notices, within seconds. The
+// metadata of a position also names the topic's id, so that one which was deleted
+// and created anew is read from its beginning, not from the old position (from
+// Kafka 2.8, and with that version in [Config].Sarama).
 // Commits that fail are repeated. Errors about topics are a [TopicError], which
 // names the setting and both values. Hand-offs and publishes wait for all replicas
 // in sync, are idempotent, and share batches; a large message is written alone.

@@ -48,6 +48,8 @@ type partition struct {
 	topicPartition
 	r      *reader
 	stream string // its name for us
+	id     uint64 // of the topic
+	stale  bool   // its position is that of another topic of this name
 	wake   chan struct{}
 
 	mu       sync.Mutex
@@ -77,9 +79,9 @@ type partition struct {
 	position position
 }
 
-func newPartition(r *reader, tp topicPartition, stream string) *partition {
+func newPartition(r *reader, tp topicPartition, stream string, id uint64) *partition {
 	return &partition{
-		topicPartition: tp, r: r, stream: stream, wake: make(chan struct{}, 1),
+		topicPartition: tp, r: r, stream: stream, id: id, wake: make(chan struct{}, 1),
 		offsets: retrytopic.NewOffsets(0),
 		window:  retrytopic.NewWindow[*entry](r.b.cfg.Window, r.b.cfg.WindowBytes),
 		lanes:   map[uint64][]*entry{}, out: map[int64]*entry{}, trials: map[int64]retrytopic.Trial{},
@@ -87,6 +89,9 @@ func newPartition(r *reader, tp topicPartition, stream string) *partition {
 		inPlace: r.stream == adapters.StreamMain && r.s.c.Retry == adapters.RetryInPlace, kept: map[int64]*kept{},
 	}
 }
+
+// another reports that two ids are those of two topics.
+func another(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
 // load begins where the group has left off.
 func (p *partition) load(ctx context.Context, pos position) error {
@@ -108,7 +113,9 @@ func (p *partition) load(ctx context.Context, pos position) error {
 // place finds out what is finished. The lock is held.
 func (p *partition) place(ctx context.Context, pos position) error {
 	p.position = pos
-	if pos.offset < 0 {
+	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
+	p.stale = err == nil && another(progress.Topic, p.id)
+	if pos.offset < 0 || p.stale {
 		oldest, err := bounded(ctx, func() (int64, error) {
 			return p.r.b.client.GetOffset(p.topic, p.topicPartition.partition, sarama.OffsetOldest)
 		})
@@ -118,7 +125,6 @@ func (p *partition) place(ctx context.Context, pos position) error {
 		p.offsets = retrytopic.NewOffsets(oldest)
 		return nil
 	}
-	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
 	if err != nil { // committed by another client
 		p.offsets = retrytopic.NewOffsets(pos.offset)
 		return nil
@@ -162,7 +168,7 @@ func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool)
 	if p.state != live || !final && p.stored == p.version {
 		return position{}, 0, false
 	}
-	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Running: !final, Careful: p.careful}
+	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Topic: p.id, Running: !final, Careful: p.careful}
 	if p.careful {
 		progress.Blamed, progress.Until = p.blamed, p.until
 	}
@@ -207,10 +213,10 @@ func (p *partition) suspend() bool {
 
 // resume goes on with what is handed out, if nobody else has committed
 // meanwhile. What was only read is read again.
-func (p *partition) resume(pos position) bool {
+func (p *partition) resume(pos position, id uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != suspended || pos != p.position {
+	if p.state != suspended || pos != p.position || id != p.id {
 		return false
 	}
 	p.state = live
@@ -264,6 +270,9 @@ func (p *partition) drain(pos position) {
 	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
 	if err != nil {
 		progress.Offsets = retrytopic.NewOffsets(pos.offset)
+	}
+	if another(progress.Topic, p.id) {
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

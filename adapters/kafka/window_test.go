@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/IBM/sarama"
 
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/kafka"
@@ -112,18 +111,30 @@ func TestTopicIsDeletedAndCreatedAnew(t *testing.T) {
 				b.Fatal(err)
 			}
 		}
-		b.eventually("a message can be published", func() bool {
-			ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
-			defer cancel()
-			msg := message.NewMessageWithContext(ctx, "new", []byte("x"))
-			return b.broker.Publisher().Publish(c.Topic, msg) == nil
+		// More than there were before, before anybody has noticed: the old position
+		// lies in the middle of them.
+		one := &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}
+		b.eventually("it can be created anew", func() bool { return b.admin.CreateTopic(c.Topic, one, false) == nil })
+		b.eventually("it can be published to", func() bool {
+			_, _, err := b.producer.SendMessage(keyedOf(c.Topic, 100, "new"))
+			return err == nil
 		})
-		for {
+		const n = 10
+		for i := range n {
+			b.send(keyedOf(c.Topic, i, "new"))
+		}
+		missing := map[string]bool{"100-0": true}
+		for i := range n {
+			missing[fmt.Sprintf("%d-0", i)] = true
+		}
+		for len(missing) > 0 {
 			d := b.next(s)
+			delete(missing, d.ID)
 			b.ack(d)
-			if d.ID == "new" {
-				return
-			}
+		}
+		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "parked", Payload: []byte("x")}, Due: time.Now()})
+		for d := b.next(s); d.ID != "parked"; d = b.next(s) {
+			b.ack(d) // again, perhaps
 		}
 	})
 }
