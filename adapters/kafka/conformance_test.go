@@ -55,8 +55,10 @@ func conformance(t *testing.T, start func(testing.TB) adaptertest.Target) {
 	adaptertest.Run(t, adaptertest.Harness{
 		Parallel: true,
 		Start:    start,
-		// Other tests run beside these, on the same processors.
-		Late:      time.Second,
+		// The first retry of each delay waits for its tier to be created and joined,
+		// and other tests run beside these, on the same processors. See
+		// TestRetriesAreOnTimeAndSpread for tiers that exist.
+		Late:      3 * time.Second,
 		Delay:     500 * time.Millisecond,
 		AckWithin: commitInterval + time.Second,
 	})

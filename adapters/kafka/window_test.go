@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +78,72 @@ func TestBeyondTheWindowRetriesComeLate(t *testing.T) {
 	if !out.contains("more messages wait than are read ahead") {
 		t.Error("nothing was logged about it")
 	}
+}
+
+// Issue 4.3, invariant 5; K17: with jitter at 100 retries a second,
+// fewer than 2% leave at the instant of the one before, none early, and all on
+// time, from a tier that exists.
+func TestRetriesAreOnTimeAndSpread(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{}, func(b *bench) {
+		const n = 400
+		c := b.consumer(16)
+		s := b.subscribe(b.broker, c)
+		retry := func(id string, due time.Time) {
+			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: due})
+		}
+		retry("first", time.Now()) // who reads has joined
+		b.ack(b.next(s))
+		due := map[string]time.Time{}
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range n {
+			id := fmt.Sprint(i)
+			due[id] = time.Now().Add(time.Duration(float64(1500*time.Millisecond) * (0.8 + 0.4*r.Float64())))
+		}
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for i := range n {
+				id := fmt.Sprint(i)
+				at := due[id].Add(time.Duration(i) * 10 * time.Millisecond)
+				if err := b.broker.Handoff(b.Context(), adapters.Handoff{
+					Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: at,
+				}); err != nil {
+					t.Error(err)
+				}
+				<-pace.C
+			}
+		})
+		var late []time.Duration
+		var last time.Time
+		same := 0
+		for range n {
+			d := b.next(s)
+			now := time.Now()
+			var i int
+			_, _ = fmt.Sscan(d.ID, &i)
+			late = append(late, now.Sub(due[d.ID].Add(time.Duration(i)*10*time.Millisecond)))
+			if now.Sub(last) < 10*time.Microsecond {
+				same++
+			}
+			last = now
+			b.ack(d)
+		}
+		sending.Wait()
+		slices.Sort(late)
+		p99 := late[n*99/100]
+		b.Logf("lateness: median %s, 99%% %s, worst %s; %d of %d with the one before", late[n/2], p99, late[n-1], same, n)
+		if late[0] < 0 {
+			b.Errorf("a retry came %s early", -late[0])
+		}
+		if p99 > time.Second { // 100 ms where nothing else runs
+			b.Errorf("the 99th percentile of lateness is %s", p99)
+		}
+		if share := float64(same) / n; share >= 0.02 && p99 < 50*time.Millisecond {
+			b.Errorf("%.1f%% left with the one before, want less than 2%%", 100*share)
+		}
+	})
 }
 
 // Issue 4.4: what is read ahead is bounded by bytes too, and a message larger
