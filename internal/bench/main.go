@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&tr.file, "triage-file", "", "the file of -triage-run")
 	flag.IntVar(&r.messages, "rabbitmq-messages", 4_000, "RabbitMQ: messages of one run")
 	flag.IntVar(&r.rounds, "rabbitmq-rounds", 3, "RabbitMQ: runs of each kind, taken in turns")
-	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ: how long a handler takes where failing messages are compared")
+	flag.DurationVar(&r.work, "work", 20*time.Millisecond, "RabbitMQ and Kafka: how long a handler takes where failing messages are compared")
 	flag.DurationVar(&r.window, "lateness-window", 20*time.Second, "RabbitMQ: how long lateness is measured")
 	flag.IntVar(&r.collect, "collect", 40_000, "dead letters that are collected in one run")
 	flag.StringVar(&r.brokers, "brokers", "scripts/brokers rabbitmq", "the command, and the broker's name, that kill and start RabbitMQ")
@@ -45,7 +45,7 @@ func main() {
 	flag.IntVar(&q.messages, "sqs-messages", 1_000, "SQS: messages of one run")
 	flag.IntVar(&q.rounds, "sqs-rounds", 5, "SQS: runs of each kind, taken in turns")
 	flag.Parse()
-	k.url = os.Getenv("SPILLWAY_TEST_KAFKA")
+	k.url, k.work = os.Getenv("SPILLWAY_TEST_KAFKA"), r.work
 	q.url = os.Getenv("SPILLWAY_TEST_SQS")
 	r.url = os.Getenv("SPILLWAY_TEST_RABBITMQ")
 
