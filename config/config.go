@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/adapters/sqs"
@@ -33,6 +34,7 @@ func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
+		{Name: "kafka", Opener: kafka.Opener()},
 		{Name: "sqs", Opener: sqs.Opener()},
 	}
 }

@@ -38,6 +38,11 @@ type Harness struct {
 	// 100 ms.
 	Late time.Duration
 
+	// AckWithin is how long after an Ack the death of the process may still bring
+	// the message back, on brokers whose acknowledgements are positions that are
+	// written now and then. Such copies count as explained. Zero means never.
+	AckWithin time.Duration
+
 	// MaxBody is the largest payload that the broker surely accepts on a topic,
 	// in bytes. Zero means 1 MiB, or what Capabilities.MaxMessageBytes leaves.
 	MaxBody int

@@ -61,6 +61,31 @@ func TestRabbitMQSurvivesAStorm(t *testing.T) {
 	}
 }
 
+func TestKafkaSurvivesAStorm(t *testing.T) {
+	t.Parallel()
+	brokertest.URL(t, "SPILLWAY_TEST_KAFKA")
+	r := run(t, storm.Config{
+		Broker: "kafka", Seed: 3, Duration: 15 * time.Second, Messages: 1500, Consumers: 2,
+		Only: []string{"kill -9", "some connections cut", "nothing reaches the broker", "join and leave", "deleted"},
+	})
+	if r.Killed == 0 {
+		t.Error("no process was killed")
+	}
+}
+
+func TestSQSSurvivesAStorm(t *testing.T) {
+	t.Parallel()
+	// It hits a server of its own; the variable says whether there are brokers.
+	brokertest.URL(t, "SPILLWAY_TEST_SQS")
+	r := run(t, storm.Config{
+		Broker: "sqs", Seed: 3, Duration: 10 * time.Second, Messages: 600, Consumers: 2,
+		Only: []string{"kill -9", "some connections cut", "nothing reaches the broker", "console"},
+	})
+	if r.Killed == 0 {
+		t.Error("no process was killed")
+	}
+}
+
 // The whole storm must be able to fail, and not just its checker.
 func TestStormNamesWhatABadBrokerDoes(t *testing.T) {
 	t.Parallel()

@@ -94,6 +94,8 @@ type Trial struct {
 	// Broker means that the broker itself dies, so that its own moves of messages
 	// between streams may be repeated.
 	Broker bool
+	// Offline means that clients reach the broker again only when the trial is over.
+	Offline bool
 	// Aftermath is how long after its end acknowledgements may still get lost.
 	Aftermath time.Duration
 	// Destroys is a stream of the group Of whose records vanish, as by an operator
@@ -110,9 +112,11 @@ const scopeNobody = "nobody"
 
 // targets by name.
 var targets = map[string]func() Target{
+	"kafka":     func() Target { return &kafkaTarget{instance: instance{name: "kafkastorm"}} },
 	"memory":    func() Target { return newMemoryTarget() },
 	"rabbitmq":  func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm"}} },
 	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4"}} },
+	"sqs":       func() Target { return &sqsTarget{instance: instance{name: "sqsstorm"}} },
 }
 
 // NewTarget returns the broker of that name.

@@ -25,7 +25,8 @@ url() { echo "sqs://127.0.0.1:$port?region=elasticmq"; }
 
 variables() { echo "SPILLWAY_TEST_SQS=$(url)"; }
 
-# probe asks for the server's health, which it tells once its queues are back.
+# probe asks for the server's health. After a start with data it serves before
+# its queues are back, which takes it some seconds more.
 probe() {
 	local status
 	exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1
@@ -105,6 +106,7 @@ configure() {
 	cat >"$dir/elasticmq.conf" <<-END
 		include classpath("application.conf")
 		node-address { protocol = http, host = "127.0.0.1", port = $port, context-path = "" }
+		rest-stats { enabled = false }
 		rest-sqs { enabled = true, bind-hostname = "$host", bind-port = $port, sqs-limits = strict }
 		aws { region = elasticmq, accountId = "000000000000" }
 		messages-storage { enabled = true, uri = "jdbc:h2:$data/elasticmq;WRITE_DELAY=0" }
