@@ -83,7 +83,7 @@ func TestConformanceOnAServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	adaptertest.Run(t, adaptertest.Harness{
-		Parallel: true, MaxBody: 600 << 10,
+		Parallel: true, Moves: true, MaxBody: 600 << 10,
 		// Other tests run beside these, on the same server and processors.
 		Late: 2 * time.Second, Delay: time.Second, Within: time.Minute,
 		Start: func(testing.TB) adaptertest.Target {
