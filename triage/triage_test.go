@@ -260,3 +260,20 @@ func TestThresholdsReportEveryProblem(t *testing.T) {
 		}
 	}
 }
+
+// What is stored may come back damaged.
+func FuzzAggregateFromJSON(f *testing.F) {
+	for _, s := range []string{`{}`, `{"timeline":[[1,2,3],[5,4,-1]],"count":-1}`, `{"timeline":[[-9223372036854775808,9223372036854775807,9223372036854775807],[0,0,1]]}`, `{"topics":[{"name":"(other)","count":5}]}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var a triage.Aggregate
+		if json.Unmarshal([]byte(s), &a) != nil {
+			return
+		}
+		r := triage.NewReport([]*triage.Aggregate{&a}, triage.Options{Now: now})
+		if len(r.Groups) != 1 || r.Groups[0].Verdict == "" || r.Groups[0].Suggestion == "" {
+			t.Fatalf("%+v", r)
+		}
+	})
+}

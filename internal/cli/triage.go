@@ -189,7 +189,7 @@ func notes(w io.Writer, pass *triage.Pass, all bool) {
 		fmt.Fprintf(w, "line %d: %s\n", bad.Number, clean(redact(bad.Err.Error())))
 	}
 	if more := pass.Undecodable - int64(len(pass.BadLines)); more > 0 {
-		fmt.Fprintf(w, "and %s more that are no dead letter\n", count(int(more), "line"))
+		fmt.Fprintf(w, "and %s that are no dead letter\n", count(int(more), "more line"))
 	}
 	if !all {
 		return
