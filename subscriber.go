@@ -239,7 +239,7 @@ func (s *subscription) ending() bool {
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	d.Broker, d.State = s.sw.broker, trusted(d)
+	d.Broker, d.State = s.sw.broker, trusted(d, s.sw.broker.Capabilities())
 	if d.Stream == adapters.StreamSuspect && s.sw.outlived.take(d.ID) {
 		d.Count = 1
 	}
@@ -253,27 +253,38 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 		s.giveBack(d)
 		return
 	}
-	ctx, cancel := context.WithCancel(s.base)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(s.base)
+	defer cancel(nil)
 	msg := newMessage(d)
 	adapters.Attach(ctx, d, msg)
 	select {
 	case s.out <- msg:
+	case <-d.Lost:
+		s.giveBack(d)
+		return
 	case <-s.closing:
 		s.giveBack(d)
 		return
 	}
-	select {
-	case <-msg.Acked():
-		s.ack(d)
-	case <-msg.Nacked():
-		s.giveBack(d)
-	case <-s.forced:
-		if msg.Nack() {
-			s.giveBack(d)
-		} else { // acknowledged at the same moment
+	lost := d.Lost
+	for {
+		select {
+		case <-msg.Acked():
 			s.ack(d)
+		case <-msg.Nacked():
+			s.giveBack(d)
+		case <-lost:
+			cancel(adapters.ErrLeaseLost)
+			lost = nil
+			continue
+		case <-s.forced:
+			if msg.Nack() {
+				s.giveBack(d)
+			} else { // acknowledged at the same moment
+				s.ack(d)
+			}
 		}
+		return
 	}
 }
 
@@ -310,10 +321,11 @@ func (s *subscription) awaitStop() {
 
 // giveBack returns a delivery, uncounted. In the suspect stream the broker's
 // count must mean crashes and nothing else, so there the message is written
-// anew.
+// anew; but not one that somebody else has by now. That counts: a handler that
+// always outlasts its lease has no other end.
 func (s *subscription) giveBack(d *adapters.Delivery) {
 	s.awaitStop()
-	if d.Stream == adapters.StreamSuspect && s.sw.chain.Renew(s.settle, d) == nil {
+	if d.Stream == adapters.StreamSuspect && !isLost(d) && s.sw.chain.Renew(s.settle, d) == nil {
 		s.ack(d)
 		return
 	}
@@ -327,6 +339,15 @@ func (s *subscription) giveBack(d *adapters.Delivery) {
 	}
 }
 
+func isLost(d *adapters.Delivery) bool {
+	select {
+	case <-d.Lost:
+		return true
+	default: // also without a lease
+		return false
+	}
+}
+
 // unsettled notes a suspect that did not end the process, although the broker
 // will count it.
 func (s *subscription) unsettled(d *adapters.Delivery) {
@@ -336,18 +357,33 @@ func (s *subscription) unsettled(d *adapters.Delivery) {
 }
 
 // trusted is the state that came with a delivery, as far as it is ours: state
-// on the main stream was forged or leaked, and state on the other streams counts
-// only for the consumer that wrote it.
-func trusted(d *adapters.Delivery) envelope.State {
+// on the main stream was forged or leaked, unless it is that of a dead letter,
+// and state on the other streams counts only for the consumer that wrote it.
+func trusted(d *adapters.Delivery, caps adapters.Capabilities) envelope.State {
 	first := envelope.State{Attempt: 1}
-	if d.Stream == adapters.StreamMain {
-		return first
+	if caps.CountedInPlace && d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain {
+		first.Attempt = max(d.Count, 1) // it stays where it is, and so does its state
 	}
 	st := envelope.Parse(d.Headers, time.Now())
-	if !st.BelongsTo(d.Consumer.Topic, d.Consumer.Group) {
+	switch {
+	case !st.BelongsTo(d.Consumer.Topic, d.Consumer.Group):
+		return first
+	case d.Stream == adapters.StreamMain && !st.DeadLetteredAt.IsZero() && st.DeadLetterID != "":
+		return broughtBack(st, first.Attempt)
+	case d.Stream == adapters.StreamMain:
 		return first
 	}
 	return st
+}
+
+// broughtBack is the state of a dead letter that somebody moved to its topic
+// with the broker's own means: SQS's console, a shovel. It begins anew, for its
+// attempts are used up, and keeps its lineage.
+func broughtBack(st envelope.State, attempt int) envelope.State {
+	return envelope.State{
+		Attempt: attempt, Source: st.Source, ConsumerGroup: st.ConsumerGroup,
+		ReplayOf: st.DeadLetterID, ReplayCount: min(st.ReplayCount+1, envelope.MaxCount),
+	}
 }
 
 // newMessage makes the handler's view of a delivery, which looks the same on

@@ -23,6 +23,10 @@ var (
 	ErrRefused = errors.New("broker refuses the message")
 	// ErrUnsupported means that the broker lacks a capability that was asked for.
 	ErrUnsupported = errors.New("broker does not support this")
+	// ErrLeaseLost means that the broker no longer keeps the message for whoever
+	// received it, and may have given it to somebody else. It is the cause of the
+	// end of that message's context.
+	ErrLeaseLost = errors.New("the lease of the message is lost")
 	// ErrClosed means that the broker, subscription or publisher was closed.
 	ErrClosed = errors.New("closed")
 )
@@ -142,8 +146,19 @@ type Capabilities struct {
 	NullPayload bool
 	// RepeatedHeaders: a header name may occur more than once.
 	RepeatedHeaders bool
-	// InPlaceRetry: RetryInPlace works.
+	// OneGroup: a topic has one consumer group, because what one has read is gone
+	// for others. A second one of the process is refused.
+	OneGroup bool
+	// InPlaceRetry: RetryInPlace works. A hand-off to retry of a message that is
+	// out from the main stream, with its Native, keeps the state and leaves the
+	// message at its place once it is acknowledged; it comes again as one of the
+	// retry stream.
 	InPlaceRetry bool
+	// CountedInPlace: in place, no state can be kept. The message is returned at
+	// Delivery.Postponed instead of being handed off, and Delivery.Count of the
+	// main stream is the number of the attempt that begins; what is returned at a
+	// shutdown counts too.
+	CountedInPlace bool
 	// DelayStep is the most that Quantize lengthens d.
 	DelayStep func(d time.Duration) time.Duration
 	// MaxMetadataBytes bounds all header names and values of a record
@@ -178,7 +193,9 @@ type Subscription interface {
 type Settler interface {
 	// Ack tells the broker that the message is done with.
 	Ack(ctx context.Context, d *Delivery) error
-	// Return gives the message back, to be delivered again at once.
+	// Return gives the message back, to be delivered again at once; or, where
+	// Capabilities.CountedInPlace is true, at Delivery.Postponed, counted, and
+	// those behind it with the same key after it.
 	Return(ctx context.Context, d *Delivery) error
 }
 
@@ -195,6 +212,10 @@ type Delivery struct {
 	Count int
 	// Alone says that the adapter has called OpenParams.Alone for it.
 	Alone bool
+	// Lost is closed when the broker may give the record to somebody else although
+	// it is not settled; nil where that does not happen, or cannot be noticed.
+	// The message's context ends then, and nothing is handed off.
+	Lost <-chan struct{}
 	// Undecodable is set when the adapter could not read the record's framing.
 	// Payload then holds the raw bytes.
 	Undecodable error
@@ -208,7 +229,8 @@ type Delivery struct {
 	// Settler settles this delivery.
 	Settler Settler
 
-	owner *message.Message
+	owner     *message.Message
+	postponed time.Time // see Postpone
 }
 
 // Record is a message as a broker holds it.
@@ -233,6 +255,11 @@ type Record struct {
 // Header is one header of a record. Type is empty for text and bytes, and
 // otherwise the adapter's own name of the type whose text form Value holds.
 type Header = envelope.Header
+
+// TypeSystem is the type of headers that are no part of a record, but what its
+// broker says about it, such as how often it was received. Drain may add some,
+// and no hand-off writes them.
+const TypeSystem = "system"
 
 // Handoff is an order to write a record to a stream of its consumer.
 type Handoff struct {

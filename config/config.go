@@ -15,8 +15,10 @@ import (
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+	"github.com/spillway-mq/spillway/adapters/sqs"
 )
 
 // Broker is a kind of broker that a configuration can name by its URL.
@@ -48,6 +50,8 @@ func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener(), section: rabbitMQSection},
+		{Name: "kafka", Opener: kafka.Opener()},
+		{Name: "sqs", Opener: sqs.Opener()},
 	}
 }
 

@@ -427,7 +427,7 @@ spillway.yaml:2: this is no valid YAML: did not find expected ',' or ']'
 		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory\n"},
 		"two documents":  {file: "group: a\n---\ngroup: b\n", want: "\nspillway.yaml: there is more than one document: leave out what follows the line ---\n"},
 		"unknown anchor": {file: "group: a\nretry: *hunter2\n", want: "\nspillway.yaml:2: this is no valid YAML: what begins with * refers to an anchor, and there is none of that name; a text that begins with * needs quotes\n"},
-		"broker":         {file: "broker: {url: \"memry://\"}", want: "\nspillway.yaml:1: broker.url: must begin with one of memory://, amqp://, amqps://; did you mean memory://?\n"},
+		"broker":         {file: "broker: {url: \"memry://\"}", want: "\nspillway.yaml:1: broker.url: must begin with one of memory://, amqp://, amqps://, kafka://, kafkas://, sqs://; did you mean memory://?\n"},
 		"sections of brokers": {
 			file: `
 broker:

@@ -191,9 +191,10 @@ func keyAndHeaders(w *world) {
 }
 
 // byName orders headers by name, for brokers whose headers have no order,
-// and leaves those of one name as they are.
+// and leaves those of one name as they are. What the broker says is left out.
 func byName(headers []adapters.Header) []adapters.Header {
 	headers = slices.Clone(envelope.StripHeaders(headers))
+	headers = slices.DeleteFunc(headers, func(h adapters.Header) bool { return h.Type == adapters.TypeSystem })
 	slices.SortStableFunc(headers, func(a, b adapters.Header) int { return strings.Compare(a.Key, b.Key) })
 	return headers
 }

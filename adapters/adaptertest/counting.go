@@ -49,6 +49,7 @@ func countersSurvive(w *world) {
 		w.wait(fmt.Sprintf("attempt %d", attempt), 2, is(outcome), match)
 		w.wait("their acks", 2*attempt, is(acked), ofPrefix("bad"))
 		if attempt%2 == 0 {
+			time.Sleep(w.h.AckWithin) // a kill before makes copies
 			p.kill()
 		} else {
 			p.close()

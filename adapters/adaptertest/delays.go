@@ -16,12 +16,12 @@ import (
 	"github.com/spillway-mq/spillway/policy"
 )
 
-// lateness are the differences between being due and entering the chain, of
-// what came from the retry stream, sorted. None may be negative.
+// lateness are the differences between being due and being handled, of what
+// came from the retry stream, sorted. None may be negative.
 func (w *world) lateness(ms ...match) []time.Duration {
 	w.Helper()
 	var late []time.Duration
-	for _, e := range w.find(append(ms, is(started), on(adapters.StreamRetry))...) {
+	for _, e := range w.find(append(ms, is(called), on(adapters.StreamRetry))...) {
 		d := e.at.Sub(e.due)
 		if d < 0 {
 			w.Errorf("%s came %s before it was due", e.id, -d)
@@ -142,7 +142,8 @@ func quantize(w *world) {
 // chain hands off the rest. No attempt is counted, the handler is not called,
 // the due time stays.
 func earlyDelivery(w *world) {
-	delay := pick(w, 3*time.Second, 2*time.Hour)
+	// Each quarter is more than the step; in a bubble, a hop that SQS allows.
+	delay := pick(w, max(3*time.Second, 8*w.caps.DelayStep(time.Second)), 40*time.Minute)
 	const hops = 3
 	w.inject(fault{on: opHandoff, stream: adapters.StreamRetry, times: hops, do: func(c *brokerCall) error {
 		// The real delay is a quarter of the wanted one.
@@ -179,6 +180,9 @@ func earlyDelivery(w *world) {
 // time nobody waits for that: the hand-off must be accepted, and not come back.
 func longDelay(w *world) {
 	delay := 6 * 24 * time.Hour
+	if w.h.Bubble && w.h.Polls {
+		delay = 4 * time.Hour
+	}
 	w.start(app{handle: failFirst, config: func(c *spillway.Config) {
 		c.Policy.Backoff = policy.Backoff{Base: delay, Factor: 1, Max: delay, Jitter: policy.JitterNone}
 	}})

@@ -18,6 +18,9 @@ type Harness struct {
 	// Bubble runs each subtest in a testing/synctest bubble. It is for brokers
 	// inside the process, without sockets.
 	Bubble bool
+	// Polls says that the adapter asks its broker again and again, so that days
+	// in a bubble are much to compute: hours stand for them.
+	Polls bool
 	// Parallel runs subtests beside each other, as far as -parallel allows.
 	// Subtests then never use Target.Restart.
 	Parallel bool
@@ -34,6 +37,11 @@ type Harness struct {
 	// Late is the lateness of the 99th percentile that is accepted. Zero means
 	// 100 ms.
 	Late time.Duration
+
+	// AckWithin is how long after an Ack the death of the process may still bring
+	// the message back, on brokers whose acknowledgements are positions that are
+	// written now and then. Such copies count as explained. Zero means never.
+	AckWithin time.Duration
 
 	// MaxBody is the largest payload that the broker surely accepts on a topic,
 	// in bytes. Zero means 1 MiB, or what Capabilities.MaxMessageBytes leaves.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway/adapters"
@@ -95,6 +96,12 @@ type seam struct {
 	dead chan struct{}
 	subs []*seamSubscription
 	open map[*adapters.Delivery]bool // unsettled
+	done []settled                   // acknowledged, while Harness.AckWithin matters
+}
+
+type settled struct {
+	id string
+	at time.Time
 }
 
 func newSeam(inner adapters.Broker, p *process) *seam {
@@ -111,7 +118,8 @@ func (s *seam) isDead() bool {
 }
 
 // die ends everything as a SIGKILL would: from now on nothing reaches the
-// broker, which gets back what is unsettled. It returns the ids of that.
+// broker, which gets back what is unsettled. It returns the ids of that, and of
+// what the broker may not know to be settled.
 func (s *seam) die() []string {
 	s.mu.Lock()
 	close(s.dead)
@@ -119,6 +127,11 @@ func (s *seam) die() []string {
 	var ids []string
 	for d := range s.open {
 		ids = append(ids, d.ID)
+	}
+	for _, d := range s.done {
+		if time.Since(d.at) < s.world.h.AckWithin {
+			ids = append(ids, d.id)
+		}
 	}
 	s.mu.Unlock()
 	if kill := s.world.target.Kill; kill != nil {
@@ -276,6 +289,7 @@ func (s *seamSettler) Ack(ctx context.Context, _ *adapters.Delivery) error {
 }
 
 func (s *seamSettler) Return(ctx context.Context, _ *adapters.Delivery) error {
+	s.from.Postpone(s.handed.Postponed())
 	return s.settle(opReturn, returned, ctx, func() error { return s.real.Return(ctx, s.from) })
 }
 
@@ -288,6 +302,9 @@ func (s *seamSettler) settle(on op, kind kind, ctx context.Context, real func() 
 		if err == nil {
 			s.seam.mu.Lock()
 			delete(s.seam.open, s.handed)
+			if on == opAck && s.seam.world.h.AckWithin > 0 {
+				s.seam.done = append(s.seam.done, settled{s.handed.ID, time.Now()})
+			}
 			s.seam.mu.Unlock()
 		}
 		return err

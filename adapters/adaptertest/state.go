@@ -22,6 +22,13 @@ import (
 // Invariant 9; K12, R11: two groups on one topic, one fails. The other one sees
 // the message once, and so does the first again: its own retries.
 func onlyTheFailingGroup(w *world) {
+	if w.caps.OneGroup {
+		w.ensure(w.consumer(group))
+		if err := w.op.Ensure(context.Background(), w.consumer("other")); err == nil || !strings.Contains(err.Error(), "names:") {
+			w.Errorf("a second group on a topic that has one group: %v, want an error that says so", err)
+		}
+		return
+	}
 	failing := w.start(app{group: "failing", handle: func(c *call) error {
 		if c.UUID == "dead" {
 			return failure.Permanent(errDown)
@@ -152,7 +159,7 @@ func forgedOnRetry(w *world) {
 	}
 	// All but the one that is due in a year, which is in seven days at most.
 	w.wait("own state", len(own)-1, ended(middleware.OutcomeDeadLettered), ofPrefix("own"))
-	if w.h.Bubble {
+	if w.h.Bubble && !w.h.Polls {
 		start := time.Now()
 		w.wait("the far one", len(own), ended(middleware.OutcomeDeadLettered), ofPrefix("own"))
 		if took := time.Since(start); took > envelope.MaxDueAhead {

@@ -151,6 +151,53 @@ func undeclared(w *world) {
 	}
 }
 
+// Capabilities.InPlaceRetry: a failed message comes again as its next attempt
+// when it is due, and is a dead letter after its last one. Where CountedInPlace is
+// declared it is not handed off.
+func retryInPlace(w *world) {
+	if !w.caps.InPlaceRetry {
+		return // see undeclared
+	}
+	const limit = 4
+	w.start(app{
+		handle: func(c *call) error {
+			if c.UUID == "dead" || c.attempt < limit {
+				return failure.Transient(errDown)
+			}
+			return nil
+		},
+		config: func(c *spillway.Config) {
+			c.Retry = adapters.RetryInPlace
+			c.Policy.Attempts.Transient = limit
+			c.Concurrency = 2
+		},
+	})
+	w.publish("retry", "dead")
+	w.wait("processed", 1, ended(middleware.OutcomeProcessed), of("retry"))
+	w.wait("dead letter", 1, ended(middleware.OutcomeDeadLettered), of("dead"))
+	stream, handoffs := adapters.StreamRetry, 2*(limit-1)+1
+	if w.caps.CountedInPlace {
+		stream, handoffs = adapters.StreamMain, 1
+	}
+	for _, id := range []string{"retry", "dead"} {
+		calls, outcomes := w.find(is(called), of(id)), w.find(is(outcome), of(id))
+		if len(calls) != limit {
+			w.Errorf("%s was handled %d times, want %d", id, len(calls), limit)
+		}
+		for i := 1; i < min(len(calls), len(outcomes)); i++ {
+			if due := outcomes[i-1].due; calls[i].at.Before(due) || calls[i].attempt != i+1 || calls[i].stream != stream {
+				w.Errorf("%s: call %d is attempt %d from %s, %s after it was due", id, i+1, calls[i].attempt, calls[i].stream, calls[i].at.Sub(due))
+			}
+		}
+	}
+	if n := w.count(is(handedOff)); n != handoffs {
+		w.Errorf("%d hand-offs, want %d", n, handoffs)
+	}
+	if l := w.only(adapters.StreamDeadLetter, "dead"); l.state.Attempt != limit {
+		w.Errorf("the dead letter counts %d attempts, want %d", l.state.Attempt, limit)
+	}
+}
+
 // Section 7: two consumers whose streams would share a name are refused at
 // start. The adapter's own mapping must not make two names of one: names that
 // differ in a separator stay apart.
@@ -177,18 +224,25 @@ func collidingNames(w *world) {
 		w.Errorf("the second of two colliding consumers: %v, want an error that says so", err)
 	}
 
-	// Groups whose names differ only in what brokers like to replace.
-	for _, g := range []string{"x-y", "x_y", "x.y.z", "x-y-z", "X-Y"} {
-		c := w.consumer(g)
+	// Groups, or topics, whose names differ only in what brokers like to replace.
+	names := []string{"x-y", "x_y", "x.y.z", "x-y-z", "X-Y"}
+	var consumers []adapters.Consumer
+	for _, name := range names {
+		c := w.consumer(name)
+		if w.caps.OneGroup {
+			c = adapters.Consumer{Topic: w.topic + "." + name, Group: group, Concurrency: 1}
+		}
+		consumers = append(consumers, c)
 		w.ensure(c)
-		h := adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: g, Payload: []byte(g)}}
+		h := adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: name, Payload: []byte(name)}}
 		if err := w.op.Handoff(context.Background(), h); err != nil {
-			w.Fatalf("hand-off of group %s: %v", g, err)
+			w.Fatalf("hand-off of %s: %v", name, err)
 		}
 	}
-	for _, g := range []string{"x-y", "x_y", "x.y.z", "x-y-z", "X-Y"} {
-		if got := w.drain(adapters.StreamDeadLetter, g); len(got) != 1 || got[0].ID != g {
-			w.Errorf("the dead letter stream of group %s holds %d records, want its own one", g, len(got))
+	for i, c := range consumers {
+		got := w.drainOf(adapters.StreamDeadLetter, c)
+		if want := names[i]; len(got) != 1 || got[0].ID != want {
+			w.Errorf("the dead letter stream of %s holds %d records, want its own one", want, len(got))
 		}
 	}
 }

@@ -555,10 +555,16 @@ type letter struct {
 // drain empties a stream of a group.
 func (w *world) drain(s adapters.Stream, g string) []letter {
 	w.Helper()
+	return w.drainOf(s, w.consumer(g))
+}
+
+// drainOf empties a stream of a consumer.
+func (w *world) drainOf(s adapters.Stream, c adapters.Consumer) []letter {
+	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.h.Within)
 	defer cancel()
 	var all []letter
-	err := w.op.Drain(ctx, adapters.Names{}.Of(s, w.consumer(g)), func(_ context.Context, r adapters.Record) error {
+	err := w.op.Drain(ctx, adapters.Names{}.Of(s, c), func(_ context.Context, r adapters.Record) error {
 		all = append(all, letter{r, envelope.Parse(r.Headers, time.Now())})
 		return nil
 	})

@@ -38,6 +38,7 @@ type broker struct {
 	lanes    *lanes
 	topology *topology
 	ladder   ladder
+	silences silences
 	caps     adapters.Capabilities
 
 	alone func(stop <-chan struct{}) (end func(), ok bool) // see adapters.OpenParams
@@ -107,7 +108,7 @@ func (b *broker) Ensure(ctx context.Context, c adapters.Consumer) error {
 }
 
 func (b *broker) Handoff(ctx context.Context, h adapters.Handoff) error {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.PublishTimeout, errPatience)
 	defer cancel()
 	if err := b.handoff(ctx, h); err != nil {
 		return fmt.Errorf("rabbitmq: hand-off to %s: %w", b.names.Of(h.Stream, h.Consumer), err)
@@ -124,14 +125,14 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 		return err
 	}
 	out := outgoing{key: b.names.Of(h.Stream, h.Consumer), mandatory: true, msg: msg}
-	left := time.Duration(0)
+	rung, left := time.Duration(0), time.Duration(0)
 	if !h.Due.IsZero() {
 		left = time.Until(h.Due)
 	}
 	switch h.Stream {
 	case adapters.StreamRetry, adapters.StreamSuspect:
 		if left > 0 {
-			rung := b.ladder.rung(left)
+			rung = b.silences.around(b.ladder, left)
 			if err := b.topology.ensureRung(ctx, rung); err != nil {
 				return err
 			}
@@ -149,6 +150,13 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 	err = b.lanes.publish(ctx, out)
 	if isGone(err) {
 		b.topology.forget()
+	}
+	if rung > 0 {
+		silent := errors.Is(err, errUnconfirmed) && context.Cause(ctx) == errPatience
+		if pause := b.silences.heard(rung, silent); pause > 0 {
+			b.logger.Error("a delay queue does not confirm; longer delays stand in for it: it may have no leader, see docs/rabbitmq.md",
+				"queue", out.exchange, "for", pause)
+		}
 	}
 	return err
 }

@@ -207,6 +207,40 @@ func TestMaximumMessageSize(t *testing.T) {
 	}
 }
 
+// What happens to a queue that was being declared when the broker died: it is
+// there, takes messages, and never confirms them. The storm found it.
+func TestARungThatDoesNotConfirmIsAvoided(t *testing.T) {
+	b := setup(t, rabbitmq.Config{PublishTimeout: time.Second})
+	c := b.consumer(2)
+	sub := b.subscribe(c)
+	retry := func(id string) error {
+		return b.broker.Handoff(t.Context(), adapters.Handoff{
+			Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id}, Due: time.Now().Add(490 * time.Millisecond),
+		})
+	}
+	if err := retry("before"); err != nil {
+		t.Fatal(err)
+	}
+	b.ack(b.next(sub))
+
+	server := fmt.Sprintf("{list_to_atom(%q), node()}", "%2F_"+b.cfg.Prefix+".delay.500ms")
+	b.ctl("eval", "sys:suspend("+server+").")
+	t.Cleanup(func() { b.ctl("eval", "sys:resume("+server+").") })
+	if err := retry("silent"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a hand-off to a queue that does not confirm: %v", err)
+	}
+	for range 3 {
+		if err := retry("around"); err != nil {
+			t.Fatalf("the next one: %v", err)
+		}
+		if d := b.next(sub); d.ID != "around" {
+			t.Errorf("got %s", d.ID)
+		} else {
+			b.ack(d)
+		}
+	}
+}
+
 func TestConnectionErrorsKeepTheSecret(t *testing.T) {
 	t.Parallel()
 	b := &bench{T: t, rawURL: brokertest.URL(t, urlVariable)}

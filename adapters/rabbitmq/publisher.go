@@ -153,7 +153,7 @@ func (l *lane) publish(ctx context.Context, out []outgoing) error {
 	for _, c := range r.confirms {
 		acked, err := c.WaitContext(ctx)
 		if err != nil {
-			return fmt.Errorf("not confirmed in time: %w", err)
+			return fmt.Errorf("%w: %w", errUnconfirmed, err)
 		}
 		if !acked {
 			return l.refusal()

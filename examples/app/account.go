@@ -50,7 +50,7 @@ const patience = 3 * time.Second
 func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, main, lastResort string, l *ledger) (*account, error) {
 	a := &account{}
 	var names adapters.Names
-	dead, lot, last, moving := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	dead, lot, last, moving, fresh := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 
 	found := func(in map[string]bool, id string, payload []byte) bool {
 		f := l.fates[id]
@@ -85,15 +85,18 @@ func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, ma
 			}),
 			read(names.Of(adapters.StreamRetry, c), moving, nil),
 			read(names.Of(adapters.StreamSuspect, c), moving, nil),
-			read(main, moving, nil),
+			read(main, fresh, nil),
 		)
 	}
+	// waits reports a message that is still on its way. In the topic it counts only
+	// if nobody has ever handed it off: a log keeps what was handled.
+	waits := func(id string, f *fate) bool { return moving[id] || fresh[id] && f.last == "" }
 	// missing is how many messages were not found yet, and when the last of them
 	// should be: a broker may keep what waits for its next attempt elsewhere
 	// until then, as RabbitMQ does.
 	missing := func() (n int, until time.Time) {
 		for id, f := range l.fates {
-			if f.last == middleware.OutcomeProcessed || dead[id] || lot[id] || last[id] || moving[id] {
+			if f.last == middleware.OutcomeProcessed || dead[id] || lot[id] || last[id] || waits(id, f) {
 				continue
 			}
 			n++
@@ -147,7 +150,7 @@ func settle(ctx context.Context, broker adapters.Broker, c adapters.Consumer, ma
 		switch {
 		case places > 1:
 			a.twice++
-		case places == 0 && moving[id]:
+		case places == 0 && waits(id, f):
 			a.pending++
 		case places == 0:
 			a.lost = append(a.lost, id)

@@ -14,7 +14,10 @@ var linkedByAll = []string{
 }
 
 // testHelpers must never be linked into a program.
-var testHelpers = []string{"testing", "github.com/stretchr/testify", "github.com/google/go-cmp"}
+var testHelpers = []string{
+	"testing", "github.com/stretchr/testify", "github.com/google/go-cmp",
+	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake",
+}
 
 // Spillway is the table: section 8 of the design as Go. To add a package, add
 // its row. To allow an import, name it in the row of the package that needs
@@ -93,13 +96,24 @@ var Spillway = Rules{
 		},
 		{
 			Package: "adapters/sqs",
-			Imports: []string{"adapters", "envelope", "retrytopic"},
+			Imports: []string{"adapters", "adapters/sqs/redrive", "envelope", "retrytopic"},
 			External: []string{
 				watermill,
 				"github.com/ThreeDotsLabs/watermill-aws",
 				"github.com/aws/aws-sdk-go-v2",
 				"github.com/aws/smithy-go",
 			},
+		},
+		// A fake of the service, for tests: an ordinary package, which nobody
+		// links but tests.
+		{
+			Package:      "adapters/sqs/sqsfake",
+			TestExternal: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+		},
+		{
+			// Reads exported attributes, and needs no client for it.
+			Package: "adapters/sqs/redrive",
+			Imports: []string{"adapters", "internal/nearest"},
 		},
 		{
 			// The conformance suite is test code in an ordinary package: it is
@@ -183,11 +197,15 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "inventory", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq", "triage", "triage/signature",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs", "triage", "triage/signature",
 			},
-			// What Spillway is measured against, and a plain client.
-			External: []string{watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go"},
-			Std:      []string{"flag", "testing"},
+			// What Spillway is measured against, and plain clients.
+			External: []string{
+				watermill, watermill + "-amqp/v3", "github.com/rabbitmq/amqp091-go",
+				watermill + "-kafka/v3", "github.com/IBM/sarama",
+				watermill + "-aws", "github.com/aws/aws-sdk-go-v2",
+			},
+			Std: []string{"flag", "testing"},
 		},
 		{
 			// Tells tests where the brokers are, and so is test code.
@@ -200,9 +218,9 @@ var Spillway = Rules{
 			Package: "internal/storm",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/memory", "adapters/rabbitmq",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
 			},
-			External: []string{watermill, "github.com/rabbitmq/amqp091-go"},
+			External: []string{watermill, "github.com/rabbitmq/amqp091-go", "github.com/IBM/sarama", "github.com/aws/aws-sdk-go-v2"},
 		},
 		{
 			Package: "internal/storm/cmd",
@@ -216,7 +234,7 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "poison/foreign", "internal/brokertest",
+			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},
@@ -227,6 +245,7 @@ var Spillway = Rules{
 		// failure, policy, envelope, adapters, parking, poison and middleware.
 		{Package: ".", Only: linkedByAll, Never: testHelpers},
 		{Package: "adapters/memory", Only: linkedByAll, Never: testHelpers},
+		{Package: "adapters/sqs/redrive", Only: linkedByAll, Never: testHelpers},
 		{Package: "signals", Never: testHelpers},
 		{Package: "config", Never: testHelpers},
 		{Package: "cmd/...", Never: testHelpers},

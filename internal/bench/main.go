@@ -2,8 +2,9 @@
 // and prints one table. Throughput is compared within a run, so that the ratios
 // mean the same on any machine; docs/benchmarks.md says what each figure means.
 //
-// With SPILLWAY_TEST_RABBITMQ it also measures on RabbitMQ. `make bench` starts
-// one. The exit code is 1 if a target was missed or could not be measured.
+// With SPILLWAY_TEST_RABBITMQ, SPILLWAY_TEST_KAFKA and SPILLWAY_TEST_SQS it also
+// measures on these brokers, which `make bench` starts. The exit code is 1 if a
+// target was missed or could not be measured.
 package main
 
 import (
@@ -22,9 +23,11 @@ import (
 func main() {
 	var m onMemory
 	var r onRabbitMQ
+	var k onKafka
+	var q onSQS
 	var tr triaging
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
-	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, throughput, collect-rabbitmq, lateness, kill")
+	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, sqs, throughput, collect-rabbitmq, lateness, kill, kafka, kafka-memory")
 	flag.IntVar(&m.messages, "messages", 10_000, "memory: messages of one run")
 	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
 	flag.IntVar(&tr.messages, "dead-letters", 1_000_000, "triage: dead letters in the file")
@@ -37,7 +40,13 @@ func main() {
 	flag.DurationVar(&r.window, "lateness-window", 20*time.Second, "RabbitMQ: how long lateness is measured")
 	flag.IntVar(&r.collect, "collect", 40_000, "dead letters that are collected in one run")
 	flag.StringVar(&r.brokers, "brokers", "scripts/brokers rabbitmq", "the command, and the broker's name, that kill and start RabbitMQ")
+	flag.IntVar(&k.messages, "kafka-messages", 100_000, "Kafka: messages of one run of handlers that do nothing")
+	flag.IntVar(&k.rounds, "kafka-rounds", 3, "Kafka: runs of each kind, taken in turns")
+	flag.IntVar(&q.messages, "sqs-messages", 1_000, "SQS: messages of one run")
+	flag.IntVar(&q.rounds, "sqs-rounds", 5, "SQS: runs of each kind, taken in turns")
 	flag.Parse()
+	k.url = os.Getenv("SPILLWAY_TEST_KAFKA")
+	q.url = os.Getenv("SPILLWAY_TEST_SQS")
 	r.url = os.Getenv("SPILLWAY_TEST_RABBITMQ")
 
 	if *profile != "" {
@@ -62,8 +71,14 @@ func main() {
 	var t table
 	sections := []section{{"chain", chainCost}, {"memory", m.throughput}, {"signature", tr.signatures}, {"triage", tr.onePass},
 		{"collect", collecting{name: "memory", messages: r.collect, rounds: 3, target: true, open: deadInMemory}.measure}}
+	if q.url != "" {
+		sections = append(sections, section{"sqs", q.measure})
+	}
 	if r.url != "" {
 		sections = append(sections, r.sections()...)
+	}
+	if k.url != "" {
+		sections = append(sections, k.sections()...)
 	}
 	for _, s := range sections {
 		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {

@@ -85,10 +85,10 @@ func (r *onRabbitMQ) measureThroughput(ctx context.Context, t *table) error {
 	if err != nil {
 		return err
 	}
-	t.kept("RabbitMQ, Spillway", 1, all, 1, 0, 95)
-	t.kept("RabbitMQ, Spillway", 10, all, 2, 0, 80)
-	t.kept("RabbitMQ, Watermill's PoisonQueue + Retry", 1, all, 4, 3, 0)
-	t.kept("RabbitMQ, Watermill's PoisonQueue + Retry", 10, all, 5, 3, 0)
+	t.kept("RabbitMQ, Spillway", "1%", all, 1, 0, 95)
+	t.kept("RabbitMQ, Spillway", "10%", all, 2, 0, 80)
+	t.kept("RabbitMQ, Watermill's PoisonQueue + Retry", "1%", all, 4, 3, 0)
+	t.kept("RabbitMQ, Watermill's PoisonQueue + Retry", "10%", all, 5, 3, 0)
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (r *onRabbitMQ) watermill(queueType string) stack {
 		}
 		stop := stops{pub.Close, func() error { return r.drop(poisonTopic) }}
 		router := newRouter()
-		err = errors.Join(r.declare(poisonTopic, cfg.Queue.Arguments), addWatermillStack(router, pub, ended))
+		err = errors.Join(r.declare(poisonTopic, cfg.Queue.Arguments), addWatermillStack(router, pub, poisonTopic, ended))
 		if err != nil {
 			return nil, errors.Join(err, stop.all())
 		}

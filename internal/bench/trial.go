@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +34,8 @@ type trial struct {
 	messages  int
 	failEvery int           // every so many-th message fails, always and at once; 0 for none
 	work      time.Duration // how long a handler takes that succeeds
+	slots     int           // how many messages the stack handles at once; 0 for concurrency
+	size      int           // of a payload, at least; 0 for the shortest
 }
 
 // stack is a subscriber, a Router and middlewares. It publishes the messages of
@@ -63,7 +67,9 @@ func (t trial) batch() []*message.Message {
 		if t.fails(i) {
 			body = bodyFailing
 		}
-		batch = append(batch, message.NewMessage(strconv.Itoa(i), []byte(body)))
+		payload := make([]byte, max(len(body), t.size))
+		copy(payload, body)
+		batch = append(batch, message.NewMessage(strconv.Itoa(i), payload))
 	}
 	return batch
 }
@@ -84,17 +90,17 @@ func (t trial) run(ctx context.Context, start stack) (float64, error) {
 
 	var waiting, succeeded, given atomic.Int64
 	full, open, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	healthy := t.healthy()
+	healthy, slots := t.healthy(), int64(cmp.Or(t.slots, concurrency))
 	handle := func(msg *message.Message) error {
 		select {
 		case <-open:
 		default:
-			if waiting.Add(1) == concurrency {
+			if waiting.Add(1) == slots {
 				close(full)
 			}
 			<-open
 		}
-		if string(msg.Payload) == bodyFailing {
+		if bytes.HasPrefix(msg.Payload, []byte(bodyFailing)) {
 			return errOutage
 		}
 		if t.work > 0 {
@@ -146,8 +152,8 @@ func runRouter(ctx context.Context, r *message.Router) (stop func() error, err e
 }
 
 // addWatermillStack is what Watermill documents for handlers that fail.
-func addWatermillStack(r *message.Router, poisonTo message.Publisher, ended func()) error {
-	poison, err := wm.PoisonQueue(poisonTo, poisonTopic)
+func addWatermillStack(r *message.Router, pub message.Publisher, poisonTopic string, ended func()) error {
+	poison, err := wm.PoisonQueue(pub, poisonTopic)
 	if err != nil {
 		return err
 	}
@@ -172,9 +178,9 @@ func countEnds(ended func()) message.HandlerMiddleware {
 func newRouter() *message.Router { return message.NewDefaultRouter(watermill.NopLogger{}) }
 
 // kept adds what share of its throughput a stack keeps when some messages fail.
-func (t *table) kept(name string, share int, r rates, failing, none, atLeast int) {
+func (t *table) kept(name, share string, r rates, failing, none, atLeast int) {
 	ratio := 100 * r.ratio(failing, none)
-	what := fmt.Sprintf("%s: healthy throughput kept with %d%% failing", name, share)
+	what := fmt.Sprintf("%s: healthy throughput kept with %s failing", name, share)
 	const format = "%.1f%% (%.0f of %.0f msg/s)"
 	if atLeast == 0 {
 		t.note(what, format, ratio, r.median(failing), r.median(none))

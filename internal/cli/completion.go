@@ -126,6 +126,7 @@ func (a App) candidates(before []string, wantFlag bool) []string {
 	if len(plain) > 0 {
 		if match, rest, err := find(plain); err == nil {
 			v, given, found = match, len(rest), true
+			c.args = rest
 		}
 	}
 

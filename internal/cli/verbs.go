@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"flag"
+	"fmt"
 	"strings"
 )
 
@@ -84,6 +85,8 @@ func (v verb) wants() string {
 		return "no arguments"
 	case v.least == v.most:
 		return count(v.most, "argument")
+	case v.least > 0:
+		return fmt.Sprintf("%d to %s", v.least, count(v.most, "argument"))
 	default:
 		return "at most " + count(v.most, "argument")
 	}

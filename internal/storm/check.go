@@ -115,8 +115,12 @@ type Result struct {
 	Violations []Violation
 }
 
-// stateProcessed is the end state that is in ledgers and in no stream.
-const stateProcessed = "processed"
+// End states that are in ledgers and in no stream.
+const (
+	stateProcessed = "processed"
+	// stateDestroyed is that of messages in a stream that the storm has deleted.
+	stateDestroyed = "deleted by the storm"
+)
 
 type pair struct{ id, group string }
 
@@ -236,6 +240,10 @@ func (c *checker) ends(p pair, confirmed bool) {
 	for s := range states {
 		c.r.States[p.group][s]++
 	}
+	if ends == 0 && c.destroyed(p) {
+		c.r.States[p.group][stateDestroyed]++
+		return
+	}
 	switch {
 	case ends == 0 && waiting != "":
 		c.violation(Stuck, p, "still in the %s stream", waiting)
@@ -252,6 +260,22 @@ func (c *checker) ends(p pair, confirmed bool) {
 			c.r.Duplicates = append(c.r.Duplicates, hops[i])
 		}
 	}
+}
+
+// destroyed reports a message that was handed off to a stream of its group, all of
+// whose records were deleted after that.
+func (c *checker) destroyed(p pair) bool {
+	for _, e := range c.steps[p] {
+		if e.Kind != HandingOff {
+			continue
+		}
+		for _, d := range c.disturbances {
+			if d.Stream != "" && d.Stream == e.Stream && d.Group == p.group && e.At <= d.Due {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // doubts are the hops of a message that may have made a copy, the surest first.

@@ -370,6 +370,29 @@ func TestCheckDoubtsOnlyWhatAFaultCouldReach(t *testing.T) {
 	}
 }
 
+// Who deletes a topic deletes what is in it, and nothing else.
+func TestCheckExcusesOnlyWhatWasDeletedWithItsStream(t *testing.T) {
+	t.Parallel()
+	deleted := func(at time.Time, group string) (h *history, dead string) {
+		h, _, dead, _ = good(t)
+		h.Left = nil
+		h.Events = append(h.Events, storm.Event{
+			Kind: storm.Disturbed, At: at.UnixNano(), Due: at.UnixNano(), Scope: "nobody",
+			Stream: adapters.StreamDeadLetter, Group: group, Note: "dead letters deleted",
+		})
+		return h, dead
+	}
+	h, _ := deleted(epoch.Add(time.Hour), acting)
+	h.want(t)
+	if got := storm.Check(h.History).States[acting]["deleted by the storm"]; got != 1 {
+		t.Errorf("%d messages deleted, want 1", got)
+	}
+	h, dead := deleted(epoch, acting) // before it was handed off
+	h.want(t, "lost "+dead+" "+acting)
+	h, dead = deleted(epoch.Add(time.Hour), other)
+	h.want(t, "lost "+dead+" "+acting)
+}
+
 func TestCheckNamesAMessageThatWasGivenUpWithoutReason(t *testing.T) {
 	t.Parallel()
 	h, _, _, _ := good(t)

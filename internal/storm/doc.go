@@ -13,15 +13,16 @@
 //	storm       the driver: kills, cuts, restarts, then lets everything drain
 //	check       compares ledgers with what lies in the streams
 //
-// A broker joins with one file that implements [Target]; see memory.go and
-// rabbitmq.go.
+// A broker joins with one file that implements [Target]; see memory.go,
+// rabbitmq.go and kafka.go.
 //
 // # What is checked
 //
 // For each message and each of the two consumer groups on its topic:
 //
 //   - it is in at least one end state: processed, retry, parking, dead letter,
-//     last resort, or the broker's own place for what it could not deliver;
+//     last resort, or the broker's own place for what it could not deliver; or was
+//     in a stream that the storm deleted;
 //   - no more often than doubtful hops explain: a publish or a hand-off that was
 //     repeated because it was not confirmed, an acknowledgement that a fault may
 //     have swallowed, a move by a broker that was killed meanwhile. Each

@@ -26,6 +26,7 @@ func (t *memoryTarget) Version() string                { return "of this module"
 func (t *memoryTarget) URL() string                    { return "memory://" }
 func (t *memoryTarget) Via(string) string              { return t.URL() }
 func (t *memoryTarget) Addr() string                   { return "" }
+func (t *memoryTarget) ProxyAddr() string              { return "" }
 func (t *memoryTarget) InProcess() bool                { return true }
 func (t *memoryTarget) Opener() adapters.Opener        { return t.broker.Opener() }
 func (t *memoryTarget) Kill(group string)              { t.broker.Crash(topicIn, group) }

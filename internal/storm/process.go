@@ -247,6 +247,16 @@ func (s *slot) change(change func(*Part)) {
 	change(&s.part)
 }
 
+// kill ends the process by kill -9, for good.
+func (s *slot) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	if s.proc != nil {
+		s.proc.kill()
+	}
+}
+
 // end stops the process in good order, and waits.
 func (s *slot) end() error {
 	s.mu.Lock()

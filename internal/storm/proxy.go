@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -32,9 +33,10 @@ const (
 	FromBroker
 )
 
-// NewProxy listens on a free port of this machine for connections to upstream.
-func NewProxy(upstream string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// NewProxy listens on addr for connections to upstream; on a free port of this
+// machine if addr is empty.
+func NewProxy(upstream, addr string) (*Proxy, error) {
+	l, err := net.Listen("tcp", cmp.Or(addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}

@@ -43,7 +43,7 @@ type client struct {
 
 func proxied(t *testing.T) (*storm.Proxy, func() client) {
 	t.Helper()
-	p, err := storm.NewProxy(echo(t))
+	p, err := storm.NewProxy(echo(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}

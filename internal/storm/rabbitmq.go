@@ -1,16 +1,12 @@
 package storm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,81 +19,27 @@ import (
 
 // rabbitTarget is a RabbitMQ of the storm's own, which scripts/brokers runs.
 type rabbitTarget struct {
-	instance string // name for scripts/brokers
-	script   string
-	url      *url.URL
-	version  string
+	instance
+	url *url.URL
 }
 
 func (t *rabbitTarget) Start(ctx context.Context) error {
-	var err error
-	if t.script, err = findScript(); err != nil {
-		return err
-	}
-	variables, err := t.brokers(ctx, "up", "--fresh", t.instance)
+	variables, err := t.start(ctx)
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(variables) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "SPILLWAY_TEST_RABBITMQ="); ok {
-			if t.url, err = url.Parse(value); err != nil {
-				return err
-			}
-		}
-	}
-	if t.url == nil {
-		return errors.New("scripts/brokers names no SPILLWAY_TEST_RABBITMQ")
-	}
-	status, err := t.brokers(ctx, "status", t.instance)
-	if _, after, ok := strings.Cut(status, "version "); ok {
-		t.version, _, _ = strings.Cut(after, " ")
+	t.url, err = url.Parse(variables["SPILLWAY_TEST_RABBITMQ"])
+	if err == nil && t.url.Host == "" {
+		err = errors.New("scripts/brokers names no SPILLWAY_TEST_RABBITMQ")
 	}
 	return err
 }
 
-func (t *rabbitTarget) Stop(ctx context.Context) error {
-	_, err := t.brokers(ctx, "down", "--purge", t.instance)
-	return err
-}
-
-// findScript looks upwards, because tests run in their package's folder.
-func findScript() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		script := filepath.Join(dir, "scripts", "brokers")
-		if info, err := os.Stat(script); err == nil && info.Mode().IsRegular() {
-			return script, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("scripts/brokers is not here, nor above")
-		}
-		dir = parent
-	}
-}
-
-// brokers runs scripts/brokers. What it says on the way is in the error.
-func (t *rabbitTarget) brokers(ctx context.Context, args ...string) (stdout string, err error) {
-	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, t.script, args...)
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	// The broker that it starts inherits these; nobody waits for that one.
-	cmd.WaitDelay = time.Second
-	err = cmd.Run()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return "", fmt.Errorf("scripts/brokers %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
-	}
-	return out.String(), nil
-}
-
-func (t *rabbitTarget) Version() string { return t.version }
-func (t *rabbitTarget) URL() string     { return t.url.String() }
-func (t *rabbitTarget) Addr() string    { return t.url.Host }
-func (t *rabbitTarget) InProcess() bool { return false }
-func (t *rabbitTarget) Kill(string)     {}
+func (t *rabbitTarget) URL() string       { return t.url.String() }
+func (t *rabbitTarget) Addr() string      { return t.url.Host }
+func (t *rabbitTarget) ProxyAddr() string { return "" }
+func (t *rabbitTarget) InProcess() bool   { return false }
+func (t *rabbitTarget) Kill(string)       {}
 
 func (t *rabbitTarget) Via(addr string) string {
 	via := *t.url
@@ -112,7 +54,7 @@ func (t *rabbitTarget) Streams(ctx context.Context, c adapters.Consumer) ([]Plac
 		{Stream: adapters.StreamMain, Name: c.Topic + "_" + c.Group, Group: c.Group},
 		{Stream: StreamUndeliverable, Name: "spillway.undeliverable"},
 	}
-	names, err := t.brokers(ctx, "ctl", t.instance, "-q", "list_queues", "--no-table-headers", "name")
+	names, err := t.ctl(ctx, "-q", "list_queues", "--no-table-headers", "name")
 	for name := range strings.Lines(names) {
 		if name = strings.TrimSpace(name); strings.HasPrefix(name, "spillway.delay.") {
 			places = append(places, Place{Stream: StreamDelay, Name: name})
@@ -121,10 +63,31 @@ func (t *rabbitTarget) Streams(ctx context.Context, c adapters.Consumer) ([]Plac
 	return places, err
 }
 
+// leaderless elects leaders of quorum queues that have none, and returns their
+// names: a queue that was being declared when the broker was killed may not
+// elect one by itself.
+const leaderless = `
+lists:foreach(fun(Q) ->
+    Server = amqqueue:get_pid(Q),
+    case ra:members(Server, 2000) of
+        {ok, _, _} -> ok;
+        _ -> ra:trigger_election(Server), io:format("~s~n", [element(4, amqqueue:get_name(Q))])
+    end
+end, rabbit_amqqueue:list_by_type(rabbit_quorum_queue)).`
+
+func (t *rabbitTarget) Mend(ctx context.Context) ([]string, error) {
+	out, err := t.ctl(ctx, "eval", leaderless)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Fields(out)
+	return lines[:max(0, len(lines)-1)], nil // the last is what foreach returns
+}
+
 // Held finds more than Drain does: what a queue has expired and not yet handed
 // to the next one is counted, and cannot be got.
 func (t *rabbitTarget) Held(ctx context.Context) (map[string]int, error) {
-	out, err := t.brokers(ctx, "ctl", t.instance, "-q", "list_queues", "--no-table-headers", "name", "messages")
+	out, err := t.ctl(ctx, "-q", "list_queues", "--no-table-headers", "name", "messages")
 	held := map[string]int{}
 	for line := range strings.Lines(out) {
 		name, count, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -136,33 +99,21 @@ func (t *rabbitTarget) Held(ctx context.Context) (map[string]int, error) {
 }
 
 func (t *rabbitTarget) Trials() []Trial {
-	ctl := func(ctx context.Context, args ...string) error {
-		_, err := t.brokers(ctx, append([]string{"ctl", t.instance}, args...)...)
-		return err
-	}
 	return []Trial{
-		{Name: "kill -9 of the broker", Weight: 3, Broker: true, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
-			if _, err := t.brokers(ctx, "kill", t.instance); err != nil {
-				return "", err
-			}
-			pause(ctx, between(r, 0, 2*time.Second))
-			_, err := t.brokers(ctx, "up", t.instance)
-			return "", err
-		}},
-		{Name: "restart of the broker", Weight: 2, Broker: true, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
-			_, err := t.brokers(ctx, "restart", t.instance)
-			return "", err
-		}},
+		{Name: "kill -9 of the broker", Weight: 3, Broker: true, Do: t.killed},
+		{Name: "restart of the broker", Weight: 2, Broker: true, Do: t.restarted},
 		{Name: "memory alarm", Weight: 3, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
-			if err := ctl(ctx, "set_vm_memory_high_watermark", "0.00001"); err != nil {
+			if _, err := t.ctl(ctx, "set_vm_memory_high_watermark", "0.00001"); err != nil {
 				return "", err
 			}
 			pause(ctx, between(r, 500*time.Millisecond, 4*time.Second))
-			return "", ctl(ctx, "set_vm_memory_high_watermark", "absolute", "1GiB")
+			_, err := t.ctl(ctx, "set_vm_memory_high_watermark", "absolute", "1GiB")
+			return "", err
 		}},
 		{Name: "consumers deleted by the broker", Weight: 3, Do: func(ctx context.Context, r *rand.Rand) (string, error) {
 			// With their connections, and for their queues; they make themselves anew.
-			return "", ctl(ctx, "close_all_connections", "storm")
+			_, err := t.ctl(ctx, "close_all_connections", "storm")
+			return "", err
 		}},
 	}
 }

@@ -29,12 +29,15 @@ func (r *Report) Print(w io.Writer) error {
 	p.row("built with", "%s", strings.Join(versions(), ", "))
 	p.row("seed", "%d", c.Seed)
 	p.row("faults for", "%s, quiet after another %s", c.Duration, r.Drained.Round(100*time.Millisecond))
-	p.row("messages", "%d published, %d confirmed, to 2 groups", r.Published, r.Confirmed)
-	p.row("consumers", "%d act, 2 watch, concurrency %d", c.Consumers, c.Concurrency)
+	p.row("messages", "%d published, %d confirmed, to %s", r.Published, r.Confirmed, plural(r.Groups, "group"))
+	p.row("consumers", "%d act, %d watch, concurrency %d", c.Consumers, watchers*(r.Groups-1), c.Concurrency)
 	p.row("processes", "%d lives, %d of them not ended in good order", r.Lives, r.Killed)
 	p.row("deliveries", "%d, handler called %d times, %d confirmed hand-offs", r.Deliveries, r.Attempts, r.HandedOff)
 	p.row("retries late by", "p50 %s, p99 %s, max %s, outages included; earliest %s", quantile(r.Lateness, 0.5), quantile(r.Lateness, 0.99), quantile(r.Lateness, 1), quantile(r.Lateness, 0))
 	p.row("crash blamed", "%d by script, %d others that were alone when processes died", r.CrashScripted, r.CrashOthers)
+	if len(r.Mended) > 0 {
+		p.row("mended by the operator", "%s", strings.Join(r.Mended, ", "))
+	}
 
 	p.row("", "")
 	p.row("FAULT", "TIMES")
@@ -155,4 +158,11 @@ func (p *printer) counts(name string, groups []string, count func(group string) 
 		cells[i] = fmt.Sprint(count(g))
 	}
 	p.row(name, "%s", strings.Join(cells, "\t"))
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

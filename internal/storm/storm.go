@@ -63,9 +63,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// watchers is how many processes of the watching group there are.
+const watchers = 2
+
 // Report is what a storm did, and what came of it.
 type Report struct {
 	Config  Config
+	Groups  int    // on the topic
 	Version string // of the broker
 	Faults  map[string]int
 	// Lives is how many processes there were, and Killed how many of them did not
@@ -75,6 +79,7 @@ type Report struct {
 	// Held is what the broker still counts though everything was drained.
 	Held    map[string]int
 	Drained time.Duration // from the last fault until everything was quiet
+	Mended  []string      // streams that somebody had to mend, see mender
 	*Result
 }
 
@@ -90,8 +95,11 @@ type driver struct {
 	watching  []*slot
 	producer  *slot
 	faults    map[string]int
+	guests    int // processes that came and went
+	lives     int // of guests
 	started   time.Time
 	consumers []adapters.Consumer
+	groups    []string // on the topic: the watching one is missing where a topic has one group
 }
 
 // Run runs a storm and checks what it left. The error is nil also for a storm
@@ -105,11 +113,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	d := &driver{
 		cfg: cfg, target: target, script: Script{Seed: cfg.Seed, Messages: cfg.Messages},
 		faults: map[string]int{}, started: time.Now(),
-		consumers: []adapters.Consumer{
-			{Topic: topicIn, Group: groupActing, Concurrency: 1},
-			{Topic: topicIn, Group: groupWatching, Concurrency: 1},
-			{Topic: topicOut, Group: groupSink, Concurrency: 1},
-		},
+		groups: []string{groupActing, groupWatching},
 	}
 	if d.ledger, err = OpenLedger(cfg.Dir, "driver"); err != nil {
 		return nil, err
@@ -125,13 +129,20 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	}()
 	d.url = target.URL()
 	if addr := target.Addr(); addr != "" {
-		if d.proxy, err = NewProxy(addr); err != nil {
+		if d.proxy, err = NewProxy(addr, target.ProxyAddr()); err != nil {
 			return nil, err
 		}
 		defer d.proxy.Close()
 		d.url = target.Via(d.proxy.Addr())
 	}
 	if err := d.withBroker(ctx, func(b adapters.Broker) error {
+		if b.Capabilities().OneGroup {
+			d.groups = d.groups[:1]
+		}
+		for _, group := range d.groups {
+			d.consumers = append(d.consumers, adapters.Consumer{Topic: topicIn, Group: group, Concurrency: 1})
+		}
+		d.consumers = append(d.consumers, adapters.Consumer{Topic: topicOut, Group: groupSink, Concurrency: 1})
 		for _, c := range d.consumers {
 			if err := b.Ensure(ctx, c); err != nil {
 				return err
@@ -177,16 +188,18 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		p.Role, p.Group = roleConsumer, groupActing
 		d.acting = append(d.acting, start(fmt.Sprintf("%s-%d", p.Group, i), p))
 	}
-	for i := range 2 {
-		p := part
-		p.Role, p.Group = roleConsumer, groupWatching
-		d.watching = append(d.watching, start(fmt.Sprintf("%s-%d", p.Group, i), p))
+	if slices.Contains(d.groups, groupWatching) {
+		for i := range watchers {
+			p := part
+			p.Role, p.Group = roleConsumer, groupWatching
+			d.watching = append(d.watching, start(fmt.Sprintf("%s-%d", p.Group, i), p))
+		}
 	}
 	p := part
 	p.Role, p.Begin, p.Interval = roleProducer, time.Now(), d.cfg.Duration*9/10/time.Duration(d.cfg.Messages)
 	d.producer = start("producer", p)
 
-	w := newWatch(d.script, d.cfg.Dir)
+	w := newWatch(d.script, d.cfg.Dir, d.groups)
 	if err := d.untilItFlows(ctx, w); err != nil {
 		return nil, err
 	}
@@ -196,6 +209,13 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 	}
 	calm := time.Now()
 	d.say("calm: nothing fails any more")
+	var mended []string
+	if m, ok := d.target.(mender); ok {
+		var err error
+		if mended, err = m.Mend(ctx); err != nil {
+			return nil, fmt.Errorf("storm: mend the broker: %w", err)
+		}
+	}
 	for _, s := range slices.Concat(d.acting, d.watching) {
 		s.change(func(p *Part) { p.Calm = true })
 		s.hit(process.kill)
@@ -210,7 +230,7 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 	if err := w.read(); err != nil {
 		return nil, err
 	}
-	h := History{Script: d.script, Topic: topicIn, Groups: []string{groupActing, groupWatching}, Acting: groupActing, Events: w.events}
+	h := History{Script: d.script, Topic: topicIn, Groups: d.groups, Acting: groupActing, Events: w.events}
 	if err := d.withBroker(ctx, func(b adapters.Broker) error { return d.drain(ctx, b, &h) }); err != nil {
 		return nil, fmt.Errorf("storm: read what is left: %w", err)
 	}
@@ -222,7 +242,8 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	d.say("checking %d events", len(h.Events))
-	r := &Report{Config: d.cfg, Version: d.target.Version(), Faults: d.faults, Drained: drained, Held: held, Result: Check(h)}
+	r := &Report{Config: d.cfg, Groups: len(d.groups), Version: d.target.Version(), Faults: d.faults, Drained: drained, Mended: mended, Held: held, Result: Check(h)}
+	r.Lives = d.lives
 	for _, s := range slices.Concat(d.acting, d.watching, []*slot{d.producer}) {
 		r.Lives += s.lives
 	}
@@ -247,7 +268,7 @@ func (d *driver) untilItFlows(ctx context.Context, w *watch) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for pause(ctx, 50*time.Millisecond) {
-		if err := w.read(); err != nil || w.ended[groupActing] > 0 && w.ended[groupWatching] > 0 {
+		if err := w.read(); err != nil || w.allEnded(1) {
 			return err
 		}
 	}
@@ -289,8 +310,18 @@ func (d *driver) trouble(ctx context.Context) error {
 		}
 		d.say("%s", t.Name)
 		at := time.Now()
+		if t.Offline {
+			d.proxy.Refuse(true)
+			d.proxy.Cut(nil)
+		}
 		scope, err := t.Do(ctx, own)
-		d.ledger.Write(Event{At: at.UnixNano(), Kind: Disturbed, Due: time.Now().UnixNano(), Scope: scope, Broker: t.Broker, Note: t.Name})
+		if t.Offline {
+			d.proxy.Refuse(false)
+		}
+		d.ledger.Write(Event{
+			At: at.UnixNano(), Kind: Disturbed, Due: time.Now().Add(t.Aftermath).UnixNano(), Scope: scope, Broker: t.Broker, Note: t.Name,
+			Stream: t.Destroys, Group: t.Of,
+		})
 		d.faults[t.Name]++
 		if err != nil {
 			return fmt.Errorf("storm: %s: %w", t.Name, err)
@@ -319,6 +350,9 @@ func (d *driver) trials() []Trial {
 	if d.proxy != nil {
 		trials = append(trials, d.network()...)
 	}
+	if !d.target.InProcess() {
+		trials = append(trials, Trial{Name: "members join and leave every second", Weight: 2, Do: d.comeAndGo})
+	}
 	trials = append(trials, d.target.Trials()...)
 	if len(d.cfg.Only) > 0 {
 		trials = slices.DeleteFunc(trials, func(t Trial) bool {
@@ -326,6 +360,28 @@ func (d *driver) trials() []Trial {
 		})
 	}
 	return trials
+}
+
+// comeAndGo lets processes join a group and leave it again after a second, each
+// other one by kill -9.
+func (d *driver) comeAndGo(ctx context.Context, r *rand.Rand) (scope string, err error) {
+	for range 3 + r.IntN(5) {
+		model := d.acting[0]
+		if r.IntN(2) == 0 && len(d.watching) > 0 {
+			model = d.watching[0]
+		}
+		d.guests++
+		guest := startSlot(fmt.Sprintf("%s-guest%d", model.part.Group, d.guests), model.part, d)
+		pause(ctx, between(r, 500*time.Millisecond, 1500*time.Millisecond))
+		if r.IntN(2) == 0 {
+			guest.kill()
+		}
+		if err := guest.end(); err != nil {
+			return "", err
+		}
+		d.lives += guest.lives
+	}
+	return scopeNobody, nil // whom a death concerned is in the ledger already
 }
 
 // scope of the death of processes. A played one dies at an instant, and so what
@@ -408,7 +464,7 @@ func (d *driver) untilQuiet(ctx context.Context, w *watch) error {
 		}
 		silent := time.Since(w.last)
 		if w.complete() && silent > quiet || silent > hopeless {
-			d.say("quiet: %d published, %d and %d ended", w.confirmed, w.ended[groupActing], w.ended[groupWatching])
+			d.say("quiet: %d published, ended by group: %v", w.confirmed, w.ended)
 			return nil
 		}
 	}
@@ -418,6 +474,7 @@ func (d *driver) untilQuiet(ctx context.Context, w *watch) error {
 // watch follows the ledgers while they are written.
 type watch struct {
 	script    Script
+	groups    []string
 	reader    *Reader
 	events    []Event
 	confirmed int
@@ -427,8 +484,8 @@ type watch struct {
 	deaths    int
 }
 
-func newWatch(s Script, dir string) *watch {
-	return &watch{script: s, reader: NewReader(dir), ended: map[string]int{}, seen: map[pair]bool{}, last: time.Now()}
+func newWatch(s Script, dir string, groups []string) *watch {
+	return &watch{script: s, groups: groups, reader: NewReader(dir), ended: map[string]int{}, seen: map[pair]bool{}, last: time.Now()}
 }
 
 func (w *watch) read() error {
@@ -464,7 +521,12 @@ func isEnd(outcome string) bool {
 
 // complete reports that everything is published and has ended everywhere.
 func (w *watch) complete() bool {
-	return w.confirmed == w.script.Messages && w.ended[groupActing] >= w.confirmed && w.ended[groupWatching] >= w.confirmed
+	return w.confirmed == w.script.Messages && w.allEnded(w.confirmed)
+}
+
+// allEnded reports that n messages have ended in every group.
+func (w *watch) allEnded(n int) bool {
+	return !slices.ContainsFunc(w.groups, func(group string) bool { return w.ended[group] < n })
 }
 
 // drain reads every stream to its end.

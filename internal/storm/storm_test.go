@@ -61,6 +61,33 @@ func TestRabbitMQSurvivesAStorm(t *testing.T) {
 	}
 }
 
+func TestKafkaSurvivesAStorm(t *testing.T) {
+	t.Parallel()
+	brokertest.URL(t, "SPILLWAY_TEST_KAFKA")
+	r := run(t, storm.Config{
+		Broker: "kafka", Seed: 3, Duration: 15 * time.Second, Messages: 1500, Consumers: 2,
+		Only: []string{"kill -9", "some connections cut", "nothing reaches the broker", "join and leave", "deleted"},
+	})
+	if r.Killed == 0 {
+		t.Error("no process was killed")
+	}
+}
+
+func TestSQSSurvivesAStorm(t *testing.T) {
+	t.Parallel()
+	// It hits a server of its own; the variable says whether there are brokers.
+	brokertest.URL(t, "SPILLWAY_TEST_SQS")
+	// With this seed the server dies last: on a busy machine it takes its time to
+	// come back, and nothing would be handed off before.
+	r := run(t, storm.Config{
+		Broker: "sqs", Seed: 4, Duration: 20 * time.Second, Messages: 1000, Consumers: 2,
+		Only: []string{"kill -9", "some connections cut", "nothing reaches the broker", "console"},
+	})
+	if r.Killed == 0 {
+		t.Error("no process was killed")
+	}
+}
+
 // The whole storm must be able to fail, and not just its checker.
 func TestStormNamesWhatABadBrokerDoes(t *testing.T) {
 	t.Parallel()

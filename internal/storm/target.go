@@ -24,8 +24,11 @@ type Target interface {
 	// is the proxy's.
 	URL() string
 	Via(addr string) string
-	// Addr is what a proxy connects to; empty if there is no network.
+	// Addr is what a proxy connects to; empty if there is no network. ProxyAddr is
+	// where that proxy has to listen, for a broker that tells its clients where to
+	// find it; empty: anywhere.
 	Addr() string
+	ProxyAddr() string
 
 	// Opener is what the processes open.
 	Opener() adapters.Opener
@@ -51,6 +54,13 @@ type Target interface {
 	InProcess() bool
 	// Kill kills all played processes of a group.
 	Kill(group string)
+}
+
+// mender is a [Target] whose broker can come out of a fault with a stream that
+// does not work any more, through no doing of ours, and that its operator knows
+// how to mend. Mend does that when all faults are over, and names the streams.
+type mender interface {
+	Mend(context.Context) ([]string, error)
 }
 
 // NativePublisher publishes with the broker's own client, confirmed.
@@ -84,6 +94,14 @@ type Trial struct {
 	// Broker means that the broker itself dies, so that its own moves of messages
 	// between streams may be repeated.
 	Broker bool
+	// Offline means that clients reach the broker again only when the trial is over.
+	Offline bool
+	// Aftermath is how long after its end acknowledgements may still get lost.
+	Aftermath time.Duration
+	// Destroys is a stream of the group Of whose records vanish, as by an operator
+	// who deletes them: what was handed off to it before the end need not be there.
+	Destroys adapters.Stream
+	Of       string
 	// Do does it and undoes it. It returns whose acknowledgements it may have
 	// swallowed though they seemed well: those of a process, of a group, empty for
 	// all, or scopeNobody.
@@ -94,9 +112,11 @@ const scopeNobody = "nobody"
 
 // targets by name.
 var targets = map[string]func() Target{
+	"kafka":     func() Target { return &kafkaTarget{instance: instance{name: "kafkastorm"}} },
 	"memory":    func() Target { return newMemoryTarget() },
-	"rabbitmq":  func() Target { return &rabbitTarget{instance: "rabbitmqstorm"} },
-	"rabbitmq4": func() Target { return &rabbitTarget{instance: "rabbitmq4"} },
+	"rabbitmq":  func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm"}} },
+	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4"}} },
+	"sqs":       func() Target { return &sqsTarget{instance: instance{name: "sqsstorm"}} },
 }
 
 // NewTarget returns the broker of that name.

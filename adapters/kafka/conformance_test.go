@@ -1,0 +1,206 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
+	"github.com/spillway-mq/spillway/adapters/kafka"
+	"github.com/spillway-mq/spillway/internal/brokertest"
+)
+
+const urlVariable = "SPILLWAY_TEST_KAFKA"
+
+// fake starts an in-process cluster.
+func fake(t testing.TB) string {
+	t.Helper()
+	c, err := kfake.NewCluster(
+		kfake.NumBrokers(1), kfake.DefaultNumPartitions(3),
+		kfake.GroupMinSessionTimeout(500*time.Millisecond),
+		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return "kafka://" + strings.Join(c.ListenAddrs(), ",")
+}
+
+func TestConformanceOnFake(t *testing.T) {
+	t.Parallel()
+	conformance(t, func(t testing.TB) adaptertest.Target {
+		return target(t, fake(t), kafka.Config{CommitInterval: commitInterval})
+	})
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	rawURL := brokertest.URL(t, urlVariable)
+	conformance(t, func(t testing.TB) adaptertest.Target {
+		// All subtests have the same group, and would interrupt each other.
+		return target(t, rawURL, kafka.Config{CommitInterval: commitInterval, GroupPerTopic: true, Partitions: 3})
+	})
+}
+
+func conformance(t *testing.T, start func(testing.TB) adaptertest.Target) {
+	adaptertest.Run(t, adaptertest.Harness{
+		Parallel: true,
+		Start:    start,
+		// Other tests run beside these, on the same processors.
+		Late:      time.Second,
+		Delay:     500 * time.Millisecond,
+		AckWithin: commitInterval + time.Second,
+	})
+}
+
+const commitInterval = 200 * time.Millisecond
+
+// target is the cluster as processes see it that can be killed, with a producer
+// that does not know Spillway.
+func target(t testing.TB, rawURL string, cfg kafka.Config) adaptertest.Target {
+	addrs := strings.Split(strings.TrimPrefix(rawURL, "kafka://"), ",")
+	sc := sarama.NewConfig()
+	sc.Version = sarama.V2_8_0_0
+	sc.Producer.Return.Successes = true
+	client, err := sarama.NewClient(addrs, sc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer, err := sarama.NewSyncProducerFromClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(producer.Close(), admin.Close()) })
+	var p processes
+	t.Cleanup(p.close)
+	return adaptertest.Target{
+		URL:    rawURL,
+		Opener: p.opener(cfg),
+		Kill:   p.kill,
+		Publish: func(topic string, r adapters.Record) error {
+			m := &sarama.ProducerMessage{Topic: topic}
+			if r.Key != nil {
+				m.Key = sarama.ByteEncoder(r.Key)
+			}
+			if r.Payload != nil {
+				m.Value = sarama.ByteEncoder(r.Payload)
+			}
+			if r.ID != "" {
+				m.Headers = append(m.Headers, sarama.RecordHeader{Key: []byte("_watermill_message_uuid"), Value: []byte(r.ID)})
+			}
+			for _, h := range r.Headers {
+				m.Headers = append(m.Headers, sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
+			}
+			_, _, err := producer.SendMessage(m)
+			return err
+		},
+		Streams: func(topic string) (n int, err error) {
+			if err := client.RefreshMetadata(); err != nil {
+				return 0, err
+			}
+			all, err := client.Topics()
+			for _, name := range all {
+				if name == topic || strings.HasPrefix(name, topic+".") {
+					n++
+				}
+			}
+			return n, err
+		},
+	}
+}
+
+// processes knows the connections of each broker that was opened.
+type processes struct {
+	mu    sync.Mutex
+	conns map[adapters.Broker]*connections
+}
+
+type connections struct {
+	mu   sync.Mutex
+	list []net.Conn
+	dead bool
+}
+
+func (p *processes) opener(cfg kafka.Config) adapters.Opener {
+	o := kafka.OpenerWith(cfg)
+	o.Open = func(ctx context.Context, params adapters.OpenParams) (adapters.Broker, error) {
+		own := &connections{}
+		cfg := cfg
+		cfg.Sarama = testSarama()
+		cfg.Sarama.Net.Proxy.Enable, cfg.Sarama.Net.Proxy.Dialer = true, own
+		b, err := kafka.OpenerWith(cfg).Open(ctx, params)
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.conns == nil {
+			p.conns = map[adapters.Broker]*connections{}
+		}
+		p.conns[b] = own
+		return b, nil
+	}
+	return o
+}
+
+// testSarama notices soon that a member has died.
+func testSarama() *sarama.Config {
+	sc := sarama.NewConfig()
+	sc.ClientID = "spillway-test"
+	sc.Version = sarama.V2_8_0_0
+	sc.Consumer.Group.Session.Timeout = 2 * time.Second
+	sc.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
+	return sc
+}
+
+func (c *connections) Dial(network, addr string) (net.Conn, error) {
+	nc, err := net.DialTimeout(network, addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		_ = nc.Close()
+		return nil, net.ErrClosed
+	}
+	c.list = append(c.list, nc)
+	return nc, nil
+}
+
+// close closes the brokers of killed processes, which nobody else does.
+func (p *processes) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for b := range p.conns {
+		_ = b.Close(ctx)
+	}
+}
+
+// kill cuts the connections, as the end of the process would.
+func (p *processes) kill(b adapters.Broker) {
+	p.mu.Lock()
+	c := p.conns[b]
+	p.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = true
+	for _, nc := range c.list {
+		_ = nc.Close()
+	}
+}

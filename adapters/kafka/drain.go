@@ -1,0 +1,244 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/retrytopic"
+)
+
+const (
+	// drainCommit is how often a drain commits what it has taken.
+	drainCommit = 500 * time.Millisecond
+	// drainGuard keeps drains from what a running consumer delivers soon: it may
+	// not yet know that the message was taken.
+	drainGuard = 5 * time.Second
+	// drainIdle ends the reading of a partition whose last offsets are no
+	// messages, but the marks of transactions.
+	drainIdle = 3 * time.Second
+)
+
+// drainGroup is the group in whose name what was drained of a stream is
+// committed.
+func drainGroup(stream string) string { return stream + ".drain" }
+
+// Drain reads a stream under a group of its own, and commits what fn has taken.
+// The retry stream's name stands for all tiers. While a consumer of our own
+// streams runs, what is due within seconds is left to it.
+func (b *broker) Drain(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error {
+	if err := b.scan(ctx, stream, true, fn); err != nil {
+		return fmt.Errorf("kafka: drain %q: %w", stream, err)
+	}
+	return nil
+}
+
+// Peek reads what Drain would, and takes nothing: no group, and no commit.
+func (b *broker) Peek(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error {
+	if err := b.scan(ctx, stream, false, fn); err != nil {
+		return fmt.Errorf("kafka: peek at %q: %w", stream, err)
+	}
+	return nil
+}
+
+// matches reports whether a stream has the form of a template.
+func matches(template, stream string) bool {
+	head, tail := template[:strings.IndexByte(template, '{')], template[strings.LastIndexByte(template, '}')+1:]
+	return len(stream) > len(head)+len(tail) && strings.HasPrefix(stream, head) && strings.HasSuffix(stream, tail)
+}
+
+// topicsOf are the streams that make up a stream, and whether consumers of ours
+// read it.
+func (b *broker) topicsOf(stream string) (streams []string, consumed bool) {
+	if matches(b.names.DeadLetter, stream) {
+		return []string{stream}, false
+	}
+	if matches(b.names.Retry, stream) {
+		for _, tier := range b.tiers {
+			streams = append(streams, stream+"."+retrytopic.Name(tier))
+		}
+		return streams, true
+	}
+	return []string{stream}, matches(b.names.Parking, stream) || matches(b.names.Suspect, stream)
+}
+
+// scanner reads one stream.
+type scanner struct {
+	b        *broker
+	stream   string
+	take     bool // and commit
+	active   bool // a consumer runs
+	consumer sarama.Consumer
+	fn       func(context.Context, adapters.Record) error
+}
+
+func (b *broker) scan(ctx context.Context, stream string, take bool, fn func(context.Context, adapters.Record) error) (err error) {
+	streams, consumed := b.topicsOf(stream)
+	found, err := b.topics.findAll(ctx, streams)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		if consumed {
+			return nil // nothing was ever written to it
+		}
+		return &TopicError{Topic: candidates(stream)[0], Hint: "it is created when its consumer starts"}
+	}
+	s := &scanner{b: b, stream: stream, take: take, fn: fn}
+	if consumed {
+		if s.active, err = b.isActive(ctx, stream); err != nil {
+			return err
+		}
+	}
+	if s.consumer, err = b.newConsumer(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.consumer.Close()) }()
+	for _, name := range streams {
+		k, ok := found[name]
+		if !ok {
+			continue
+		}
+		all := map[string][]int32{k.topic: upTo(k.partitions)}
+		drained, err := b.positions(ctx, drainGroup(stream), all)
+		if err != nil {
+			return err
+		}
+		var read map[topicPartition]position
+		if consumed {
+			if read, err = b.positions(ctx, stream, all); err != nil {
+				return err
+			}
+		}
+		for tp, pos := range drained {
+			if err := s.partition(ctx, tp, pos, read[tp]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newConsumer reads without a group, with a client of its own: one that asks
+// anew so often that it can stop reading a partition at once.
+func (b *broker) newConsumer(ctx context.Context) (sarama.Consumer, error) {
+	sc := *b.sarama
+	sc.Consumer.MaxWaitTime = 20 * time.Millisecond
+	return boundedOr(ctx, func() (sarama.Consumer, error) { return sarama.NewConsumer(b.addrs, &sc) },
+		func(c sarama.Consumer) { _ = c.Close() })
+}
+
+// isActive reports whether a group has members.
+func (b *broker) isActive(ctx context.Context, group string) (bool, error) {
+	groups, err := bounded(ctx, func() ([]*sarama.GroupDescription, error) { return b.admin.DescribeConsumerGroups([]string{group}) })
+	if err != nil {
+		return false, fmt.Errorf("members of group %q: %w", group, err)
+	}
+	return len(groups) > 0 && len(groups[0].Members) > 0, nil
+}
+
+// offsetsAt are the finished offsets of a committed position.
+func offsetsAt(pos position) *retrytopic.Offsets {
+	if progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata); err == nil {
+		return progress.Offsets
+	}
+	return retrytopic.NewOffsets(max(pos.offset, 0))
+}
+
+func (s *scanner) partition(ctx context.Context, tp topicPartition, drained, read position) (err error) {
+	offset := func(at int64) (int64, error) {
+		return bounded(ctx, func() (int64, error) { return s.b.client.GetOffset(tp.topic, tp.partition, at) })
+	}
+	end, err := offset(sarama.OffsetNewest)
+	if err != nil {
+		return err
+	}
+	start, err := offset(sarama.OffsetOldest)
+	if err != nil {
+		return err
+	}
+	taken, consumed := offsetsAt(drained), offsetsAt(read)
+	if drained.offset > end { // of a topic that was deleted since
+		taken = retrytopic.NewOffsets(start)
+	}
+	if start = max(start, taken.Mark(), consumed.Mark()); start >= end {
+		return nil
+	}
+	pc, err := s.consumer.ConsumePartition(tp.topic, tp.partition, start)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pc.Close()) }()
+	committed := time.Now()
+	dirty := false
+	commit := func() error {
+		if !s.take || !dirty {
+			return nil
+		}
+		dirty, committed = false, time.Now()
+		// Also when ctx has ended: fn has these.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coordination)
+		defer cancel()
+		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner}.Encode()}
+		return s.b.commit(ctx, drainGroup(s.stream), "", sarama.GroupGenerationUndefined, map[topicPartition]position{tp: pos})
+	}
+	defer func() { err = errors.Join(err, commit()) }()
+	idle := time.NewTimer(drainIdle)
+	defer idle.Stop()
+	for {
+		idle.Reset(drainIdle)
+		select {
+		case m, open := <-pc.Messages():
+			if !open {
+				return errors.New("the client has stopped reading")
+			}
+			if m.Offset >= end || !taken.Fits(m.Offset) {
+				return nil
+			}
+			if err := s.message(ctx, m, taken, consumed); err != nil {
+				return err
+			}
+			dirty = true
+			if m.Offset == end-1 {
+				return nil
+			}
+			if time.Since(committed) > drainCommit {
+				if err := commit(); err != nil {
+					return err
+				}
+			}
+		case e := <-pc.Errors():
+			if e != nil {
+				return e
+			}
+		case <-idle.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *scanner) message(ctx context.Context, m *sarama.ConsumerMessage, taken, consumed *retrytopic.Offsets) error {
+	if !taken.Read(m.Offset) {
+		return nil
+	}
+	if consumed.Finished(m.Offset) {
+		taken.Finish(m.Offset)
+		return nil
+	}
+	if s.active && time.Until(heldUntil(m, maxHeld)) < drainGuard {
+		return nil // the consumer's
+	}
+	r, _ := recordOf(m, s.stream, s.b.cfg.Marshaler) // what cannot be unmarshaled comes as it is
+	if err := s.fn(ctx, r); err != nil {
+		return err
+	}
+	taken.Finish(m.Offset)
+	return nil
+}

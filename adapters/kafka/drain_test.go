@@ -1,0 +1,134 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
+)
+
+// O34: what an operator takes out of the parking lot does not come to the
+// consumer that runs beside it, and what is about to be delivered is left to it.
+func TestDrainBesideARunningConsumer(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{Partitions: 2}, func(b *bench) {
+		c := b.consumer(4)
+		s := b.subscribe(b.broker, c)
+		park := func(id string, delay time.Duration) {
+			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
+		}
+		for i := range 3 {
+			park(fmt.Sprint("taken-", i), 8*time.Second)
+		}
+		park("soon", 2*time.Second)
+		park("later", 9*time.Second)
+		keep := errors.New("not this one")
+		var taken []string
+		b.eventually("three are taken", func() bool {
+			err := b.open().Drain(b.Context(), of(adapters.StreamParking, c), func(_ context.Context, r adapters.Record) error {
+				switch r.ID {
+				case "later":
+					return keep
+				case "soon":
+					b.Error("a message that is due in seconds was drained")
+				}
+				taken = append(taken, r.ID)
+				return nil
+			})
+			if err != nil && !errors.Is(err, keep) {
+				b.Fatal(err)
+			}
+			return len(taken) == 3 || errors.Is(err, keep)
+		})
+		slices.Sort(taken)
+		var got []string
+		for len(got) < 2+3-len(taken) {
+			d := b.next(s)
+			got = append(got, d.ID)
+			b.ack(d)
+		}
+		b.quiet(s, time.Second)
+		for _, id := range got {
+			if slices.Contains(taken, id) {
+				b.Errorf("%s was taken by an operator, and delivered", id)
+			}
+		}
+	})
+}
+
+// A retry stream is drained by its one name, whatever tiers it has; peeking
+// takes nothing.
+func TestDrainReadsAllTiers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{}, func(b *bench) {
+		c := b.consumer(1)
+		var want []string
+		for i, delay := range []time.Duration{time.Second, time.Minute, 10 * time.Hour} {
+			id := fmt.Sprint("r-", i)
+			want = append(want, id)
+			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: time.Now().Add(delay)})
+		}
+		type peeker interface {
+			Peek(context.Context, string, func(context.Context, adapters.Record) error) error
+		}
+		for range 2 {
+			var seen []string
+			err := b.broker.(peeker).Peek(b.Context(), of(adapters.StreamRetry, c), func(_ context.Context, r adapters.Record) error {
+				seen = append(seen, r.ID)
+				return nil
+			})
+			if diff := cmp.Diff(want, seen); diff != "" || err != nil {
+				b.Errorf("peek (-want +got, %v):\n%s", err, diff)
+			}
+		}
+		if diff := cmp.Diff(want, idsOf(b.drain(of(adapters.StreamRetry, c)))); diff != "" {
+			b.Errorf("drain (-want +got):\n%s", diff)
+		}
+		if again := b.drain(of(adapters.StreamRetry, c)); len(again) > 0 {
+			b.Errorf("drained twice: %q", idsOf(again))
+		}
+		b.quiet(b.subscribe(b.open(), c), 2*time.Second)
+	})
+}
+
+// A collector that stops goes on where it was.
+func TestDrainResumes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{Partitions: 3}, func(b *bench) {
+		c := b.consumer(1)
+		const n = 300
+		for i := range n {
+			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
+		}
+		seen := map[string]int{}
+		stop := errors.New("stop")
+		for round := 0; len(seen) < n; round++ {
+			if round > 20 {
+				b.Fatalf("%d of %d after %d rounds", len(seen), n, round)
+			}
+			left := 40
+			err := b.open().Drain(b.Context(), of(adapters.StreamDeadLetter, c), func(_ context.Context, r adapters.Record) error {
+				if left--; left < 0 {
+					return stop
+				}
+				seen[r.ID]++
+				return nil
+			})
+			if err != nil && !errors.Is(err, stop) {
+				b.Fatal(err)
+			}
+		}
+		for id, times := range seen {
+			if times > 1 {
+				b.Errorf("%s was drained %d times", id, times)
+			}
+		}
+	})
+}

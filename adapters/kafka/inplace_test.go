@@ -1,0 +1,198 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mq/spillway"
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/policy"
+)
+
+// runs is a program with retries in place, until stop is called.
+func (b *bench) runs(c adapters.Consumer, delay time.Duration, handle func(d *adapters.Delivery) error) (stop func()) {
+	b.Helper()
+	cfg := b.cfg
+	sw, err := spillway.Open(context.Background(), b.rawURL, spillway.Config{
+		Group: c.Group, Concurrency: c.Concurrency, Retry: adapters.RetryInPlace, ConsumerVersion: "v1", CloseGrace: 2 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+		Policy: policy.Policy{
+			Attempts: policy.Attempts{Transient: 4},
+			Backoff:  policy.Backoff{Base: delay, Factor: 1, Max: delay, Jitter: policy.JitterNone},
+		},
+	}, kafka.OpenerWith(cfg))
+	if err != nil {
+		b.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	sw.Install(router)
+	router.AddConsumerHandler("handler", c.Topic, sw.Subscriber(), func(msg *message.Message) error {
+		d, _ := spillway.DeliveryFrom(msg.Context())
+		return handle(d)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- router.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-ran, sw.Close(context.Background())); err != nil {
+			b.Errorf("stop: %v", err)
+		}
+	})
+	b.Cleanup(stop)
+	return stop
+}
+
+// Issue 4.5: with retries in place those behind a failing message of a key wait
+// for it, other keys go on, and the attempts are counted over restarts.
+func TestRetryInPlace(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{}, func(b *bench) {
+		c := b.consumer(8)
+		const delay = 2 * time.Second
+		var mu sync.Mutex
+		calls := map[string][]string{}
+		var at []time.Time
+		other := make(chan time.Time, 10)
+		handle := func(d *adapters.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			key := string(d.Key)
+			calls[key] = append(calls[key], fmt.Sprintf("%s %s attempt %d", d.Payload, d.Stream, d.State.Attempt))
+			if key == "0" && string(d.Payload) == bodyOf(0) {
+				at = append(at, time.Now())
+				if d.State.Attempt < 4 {
+					return failure.Transient(errors.New("not yet"))
+				}
+			}
+			if key == "0" && string(d.Payload) == bodyOf(2) {
+				return failure.Permanent(errors.New("never"))
+			}
+			if key == "1" {
+				other <- time.Now()
+			}
+			return nil
+		}
+		for i := range 4 {
+			b.send(keyed(c.Topic, 0, i))
+		}
+		b.send(keyed(c.Topic, 1, 0))
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(calls["0"])
+		}
+		stop := b.runs(c, delay, handle)
+		b.eventually("the first attempt", func() bool { return count() == 1 })
+		select {
+		case <-other:
+		case <-time.After(patience):
+			b.Fatal("the other key waits too")
+		}
+		b.eventually("the second attempt", func() bool { return count() == 2 })
+		b.eventually("its hand-off", func() bool {
+			end, err := b.client.GetOffset(of(adapters.StreamRetry, c)+".inplace", 0, sarama.OffsetNewest)
+			return err == nil && end == 2
+		})
+		stop()
+		b.runs(c, delay, handle)
+		b.eventually("all", func() bool { return count() == 7 })
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string][]string{
+			"0": {
+				"body 0 main attempt 1", "body 0 retry attempt 2", "body 0 retry attempt 3", "body 0 retry attempt 4",
+				"body 1 main attempt 1", "body 2 main attempt 1", "body 3 main attempt 1",
+			},
+			"1": {"body 0 main attempt 1"},
+		}
+		if diff := cmp.Diff(want, calls); diff != "" {
+			b.Errorf("calls by key (-want +got):\n%s", diff)
+		}
+		for i := 1; i < len(at); i++ {
+			if waited := at[i].Sub(at[i-1]); waited < delay {
+				b.Errorf("attempt %d came %s after the one before, want at least %s", i+1, waited, delay)
+			}
+		}
+		var dead []adapters.Record
+		b.eventually("the dead letter", func() bool {
+			dead = append(dead, b.drain(of(adapters.StreamDeadLetter, c))...)
+			return len(dead) > 0
+		})
+		st := envelope.Parse(dead[0].Headers, time.Now())
+		if len(dead) != 1 || string(dead[0].Payload) != bodyOf(2) || st.Source.Offset == nil || *st.Source.Offset != 2 {
+			b.Errorf("dead letters %q from %+v, want the third message", idsOf(dead), st.Source)
+		}
+		if left := b.drain(of(adapters.StreamRetry, c)); len(left) > 0 {
+			b.Errorf("%q in the retry topics, want nothing: retries are in place", idsOf(left))
+		}
+	})
+}
+
+// A state that is left of a topic that was deleted is not another message's.
+func TestStateInPlaceBelongsToItsMessage(t *testing.T) {
+	t.Parallel()
+	b := setup(t, fake(t), kafka.Config{})
+	c := b.consumer(2)
+	c.Retry = adapters.RetryInPlace
+	if err := b.broker.Ensure(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s := b.subscribe(b.broker, c)
+	b.publish(c.Topic, 1)
+	d := b.next(s)
+	b.handoff(adapters.Handoff{
+		Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(time.Hour),
+		State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
+	})
+	b.ack(d)
+	b.quiet(s, 300*time.Millisecond)
+	b.close(s)
+	if err := b.admin.DeleteTopic(c.Topic); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the topic is gone", func() bool {
+		topics, err := b.admin.ListTopics()
+		_, there := topics[c.Topic]
+		return err == nil && !there
+	})
+	fresh := b.open()
+	if err := fresh.Ensure(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(c.Topic, 1)
+	if d := b.next(b.subscribe(fresh, c)); d.Stream != adapters.StreamMain {
+		t.Errorf("a new message came from %s with headers %v", d.Stream, d.Headers)
+	} else {
+		b.ack(d)
+	}
+}
+
+// Where there is no order to keep, retries in place are refused.
+func TestRetryInPlaceNeedsAnOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t, fake(t), kafka.Config{Order: kafka.OrderNone})
+	c := adapters.Consumer{Topic: "t", Group: "g", Concurrency: 1, Retry: adapters.RetryInPlace}
+	if b.broker.Capabilities().InPlaceRetry {
+		t.Error("the capability is declared")
+	}
+	if err := b.broker.Ensure(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
+		t.Errorf("ensure: %v, want ErrUnsupported", err)
+	}
+}

@@ -1,0 +1,738 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/retrytopic"
+)
+
+// carefulOut bounds what a careful partition hands out at once: all of it must
+// fit the metadata of a commit.
+const carefulOut = 64
+
+// errLost means that the broker delivers a message again.
+var errLost = fmt.Errorf("%w: its partition was given to another member, which delivers it again", adapters.ErrClosed)
+
+type state int
+
+const (
+	live      state = iota
+	suspended       // between two sessions: it may come back
+	lost
+)
+
+// entry is a message that was read and is not finished.
+type entry struct {
+	msg     *sarama.ConsumerMessage
+	due     time.Time
+	size    int
+	lane    uint64
+	laned   bool
+	returns int
+	again   *kept // handed off in place, and not yet acknowledged
+	kept    *kept // has waited, or waits, in place
+}
+
+// partition is one partition while this process has it.
+type partition struct {
+	topicPartition
+	r      *reader
+	stream string // its name for us
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	state    state
+	resolved chan struct{} // closed at the end of suspended
+	offsets  *retrytopic.Offsets
+	drained  *retrytopic.Offsets        // by operators
+	window   *retrytopic.Window[*entry] // can be handed out when due
+	lanes    map[uint64][]*entry        // behind another message of their key
+	out      map[int64]*entry           // handed out, not settled
+	carried  map[int64]bool             // out since an earlier session
+	held     int                        // entries in window, lanes and out
+	bytes    int                        // of them
+	unplaced bool                       // where the log begins is known with the first message
+	late     time.Time                  // of the last warning
+	inPlace  bool
+	kept     map[int64]*kept // of messages not yet read
+
+	// What deliveries counts crashes by.
+	careful bool // commit what is handed out before it is
+	until   int64
+	blamed  int64 // offsets below it may have been in a process that crashed
+	trials  map[int64]retrytopic.Trial
+
+	version  uint64 // of all that is committed
+	stored   uint64 // the version that is
+	position position
+}
+
+func newPartition(r *reader, tp topicPartition, stream string) *partition {
+	return &partition{
+		topicPartition: tp, r: r, stream: stream, wake: make(chan struct{}, 1),
+		offsets: retrytopic.NewOffsets(0),
+		window:  retrytopic.NewWindow[*entry](r.b.cfg.Window, r.b.cfg.WindowBytes),
+		lanes:   map[uint64][]*entry{}, out: map[int64]*entry{}, trials: map[int64]retrytopic.Trial{},
+		careful: r.stream == adapters.StreamSuspect, version: 1,
+		inPlace: r.stream == adapters.StreamMain && r.s.c.Retry == adapters.RetryInPlace, kept: map[int64]*kept{},
+	}
+}
+
+// load begins where the group has left off.
+func (p *partition) load(ctx context.Context, pos position) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.place(ctx, pos); err != nil || !p.inPlace {
+		return err
+	}
+	states, err := p.r.b.readPlaces(ctx, p)
+	if err != nil {
+		return fmt.Errorf("what waits in place in partition %d of topic %q: %w", p.partition, p.topic, err)
+	}
+	if states != nil {
+		p.kept = states
+	}
+	return nil
+}
+
+// place finds out what is finished. The lock is held.
+func (p *partition) place(ctx context.Context, pos position) error {
+	p.position = pos
+	if pos.offset < 0 {
+		oldest, err := bounded(ctx, func() (int64, error) {
+			return p.r.b.client.GetOffset(p.topic, p.topicPartition.partition, sarama.OffsetOldest)
+		})
+		if err != nil {
+			return fmt.Errorf("beginning of partition %d of topic %q: %w", p.topicPartition.partition, p.topic, err)
+		}
+		p.offsets = retrytopic.NewOffsets(oldest)
+		return nil
+	}
+	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
+	if err != nil { // committed by another client
+		p.offsets = retrytopic.NewOffsets(pos.offset)
+		return nil
+	}
+	p.offsets = progress.Offsets
+	crashed := progress.Running && progress.Owner != p.r.b.owner
+	for _, t := range progress.Trials {
+		if t.Out && crashed {
+			t.Crashes++
+		}
+		if t.Out = false; t.Crashes > 0 {
+			p.trials[t.Offset] = t
+		}
+	}
+	p.blamed, p.until = progress.Blamed, progress.Until
+	if p.r.stream != adapters.StreamSuspect {
+		p.careful = crashed || len(p.trials) > 0 || p.until > 0
+	}
+	if !crashed {
+		return nil
+	}
+	end, err := bounded(ctx, func() (int64, error) {
+		return p.r.b.client.GetOffset(p.topic, p.topicPartition.partition, sarama.OffsetNewest)
+	})
+	if err != nil {
+		return fmt.Errorf("end of partition %d of topic %q: %w", p.topicPartition.partition, p.topic, err)
+	}
+	p.until = end
+	if !progress.Careful {
+		p.blamed = min(end, pos.offset+retrytopic.MaxSpan)
+	}
+	p.r.b.logger.Warn("kafka: the process that held a partition has ended without letting go: what it may have been handling is watched",
+		"topic", p.topic, "partition", p.topicPartition.partition, "offset", pos.offset)
+	return nil
+}
+
+// snapshot is what to commit; ok is false when nothing has changed.
+func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != live || !final && p.stored == p.version {
+		return position{}, 0, false
+	}
+	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Running: !final, Careful: p.careful}
+	if p.careful {
+		progress.Blamed, progress.Until = p.blamed, p.until
+	}
+	for _, t := range p.trials {
+		if final {
+			t.Out = false
+		}
+		if t.Out || t.Crashes > 0 {
+			progress.Trials = append(progress.Trials, t)
+		}
+	}
+	slices.SortFunc(progress.Trials, func(a, b retrytopic.Trial) int { return int(a.Offset - b.Offset) })
+	return position{p.offsets.Mark(), progress.Encode()}, p.version, true
+}
+
+func (p *partition) committed(pos position, version uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.position, p.stored = pos, version
+}
+
+func (p *partition) isCommitted(version uint64) (bool, state) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stored >= version, p.state
+}
+
+// suspend keeps what is handed out beyond the session, and reports false when
+// that is nothing.
+func (p *partition) suspend() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.out) == 0 || p.state == lost {
+		return false
+	}
+	p.state, p.resolved = suspended, make(chan struct{})
+	return true
+}
+
+// resume goes on with what is handed out, if nobody else has committed
+// meanwhile. What was only read is read again.
+func (p *partition) resume(pos position) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != suspended || pos != p.position {
+		return false
+	}
+	p.state = live
+	p.version++
+	p.window.Remove(func(i retrytopic.Item[*entry]) bool {
+		if k := i.Value.kept; k != nil {
+			p.kept[i.Seq] = k
+		}
+		return true
+	})
+	p.window = retrytopic.NewWindow[*entry](p.r.b.cfg.Window, p.r.b.cfg.WindowBytes)
+	clear(p.lanes)
+	p.carried, p.held, p.bytes = map[int64]bool{}, 0, 0
+	for offset, e := range p.out {
+		p.carried[offset] = true
+		p.held++
+		p.bytes += e.size
+		if e.laned {
+			p.lanes[e.lane] = nil
+		}
+	}
+	close(p.resolved)
+	return true
+}
+
+// lose fails what is handed out.
+func (p *partition) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == suspended {
+		close(p.resolved)
+	}
+	p.state = lost
+	for _, e := range p.out {
+		p.r.b.places.remove(e)
+	}
+}
+
+// waiting reports that something could be drained.
+func (p *partition) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held > len(p.out)
+}
+
+// drain notes what operators have taken.
+func (p *partition) drain(pos position) {
+	if pos.offset < 0 {
+		return
+	}
+	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
+	if err != nil {
+		progress.Offsets = retrytopic.NewOffsets(pos.offset)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drained = progress.Offsets
+	p.window.Remove(func(i retrytopic.Item[*entry]) bool {
+		if !p.drained.Finished(i.Seq) {
+			return false
+		}
+		p.held--
+		p.bytes -= i.Value.size
+		p.finish(i.Seq)
+		return true
+	})
+}
+
+// finish notes that an offset is done with. The lock is held.
+func (p *partition) finish(offset int64) {
+	p.offsets.Finish(offset)
+	delete(p.trials, offset)
+	p.version++
+	if p.careful && p.r.stream != adapters.StreamSuspect && len(p.trials) == 0 && p.offsets.Mark() >= p.until {
+		p.careful, p.blamed, p.until = false, 0, 0
+	}
+}
+
+// room reports that more may be read. The lock is held.
+func (p *partition) room() bool {
+	return p.held == 0 || p.held < p.r.b.cfg.Window && p.bytes < p.r.b.cfg.WindowBytes
+}
+
+// run reads and hands out until the session ends.
+func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
+	p.mu.Lock()
+	p.unplaced = claim.InitialOffset() < 0 // what was committed is not there any more
+	p.mu.Unlock()
+	in, stop, slots := claim.Messages(), p.r.s.stop, p.r.s.slots
+	if p.r.stream == adapters.StreamSuspect {
+		slots = make(chan struct{}, 1)
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var ahead *sarama.ConsumerMessage // does not fit yet
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		if ahead != nil && p.offsets.Fits(ahead.Offset) {
+			p.accept(ahead)
+			ahead = nil
+		}
+		source := in
+		if ahead != nil || !p.room() {
+			source = nil
+			p.warnFull()
+		}
+		next, waiting := p.window.Next()
+		waiting = waiting && stop != nil && !(p.careful && len(p.out) >= carefulOut)
+		p.mu.Unlock()
+
+		var slot chan struct{}
+		var due <-chan time.Time
+		if waiting {
+			if left := time.Until(next.Due); left > 0 {
+				timer.Reset(left)
+				due = timer.C
+			} else {
+				slot = slots
+			}
+		}
+		select {
+		case m, open := <-source:
+			if !open {
+				return
+			}
+			ahead = p.take(m, in)
+		case slot <- struct{}{}:
+			p.handOut(ctx, slots)
+		case <-due:
+		case <-p.wake:
+		case <-stop:
+			stop = nil
+		case <-ctx.Done():
+		}
+	}
+	p.calmDown()
+}
+
+// take accepts a message, and those behind it that are here already. It returns
+// one that does not fit yet.
+func (p *partition) take(m *sarama.ConsumerMessage, in <-chan *sarama.ConsumerMessage) *sarama.ConsumerMessage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if p.unplaced {
+			p.offsets, p.unplaced = retrytopic.NewOffsets(m.Offset), false
+			p.version++
+		}
+		if !p.offsets.Fits(m.Offset) {
+			return m
+		}
+		p.accept(m)
+		if !p.room() {
+			return nil
+		}
+		select {
+		case next, open := <-in:
+			if !open {
+				return nil
+			}
+			m = next
+		default:
+			return nil
+		}
+	}
+}
+
+// accept puts a message where it waits for being handed out. The lock is held.
+func (p *partition) accept(m *sarama.ConsumerMessage) {
+	mark := p.offsets.Mark()
+	fresh := p.offsets.Read(m.Offset)
+	if p.offsets.Mark() != mark {
+		p.version++
+	}
+	switch {
+	case !fresh:
+		return
+	case p.carried[m.Offset]:
+		delete(p.carried, m.Offset)
+		return
+	case p.drained != nil && p.drained.Finished(m.Offset):
+		p.finish(m.Offset)
+		return
+	}
+	e := &entry{msg: m, size: sizeOf(m)}
+	p.held++
+	p.bytes += e.size
+	if p.r.stream != adapters.StreamMain {
+		e.due = heldUntil(m, maxHeld)
+		p.push(e)
+		return
+	}
+	if k := p.kept[m.Offset]; k != nil {
+		delete(p.kept, m.Offset)
+		if k.At == m.Timestamp.UnixMilli() {
+			e.kept, e.due = k, k.Due
+		}
+	}
+	switch p.r.b.cfg.Order {
+	case OrderPartition:
+		e.laned = true
+	case OrderKey:
+		if m.Key != nil {
+			e.laned, e.lane = true, maphash.Bytes(laneSeed, m.Key)
+		}
+	}
+	if !e.laned {
+		p.push(e)
+		return
+	}
+	queue, busy := p.lanes[e.lane]
+	if busy {
+		p.lanes[e.lane] = append(queue, e)
+		return
+	}
+	p.lanes[e.lane] = nil
+	p.push(e)
+}
+
+// maxHeld is the longest that the seam asks for, which is what the parking lot
+// may hold.
+const maxHeld = 7 * 24 * time.Hour
+
+var laneSeed = maphash.MakeSeed()
+
+func (p *partition) push(e *entry) {
+	p.window.Push(retrytopic.Item[*entry]{Due: e.due, Seq: e.msg.Offset, Bytes: e.size, Value: e})
+}
+
+// handOut hands out what is due, as slots allow; one is held already.
+func (p *partition) handOut(ctx context.Context, slots chan struct{}) {
+	s := p.r.s
+	if !s.begin() {
+		<-slots
+		return
+	}
+	defer s.sending.Done()
+	if p.r.stream == adapters.StreamSuspect {
+		p.handOutSuspect(ctx, slots)
+		return
+	}
+	release := func() { <-slots }
+	for range carefulOut {
+		e, version := p.pop()
+		if e == nil {
+			<-slots
+			return
+		}
+		batch := []*entry{e}
+		if version > 0 { // careful
+			for len(batch) < carefulOut && acquire(slots) {
+				next, v := p.pop()
+				if next == nil {
+					<-slots
+					break
+				}
+				batch, version = append(batch, next), v
+			}
+			if !p.r.awaitCommit(ctx, s.stop, p, version) {
+				p.takeBack(slots, batch...)
+				return
+			}
+		}
+		for i, e := range batch {
+			if !p.send(ctx, e, release, false) {
+				p.takeBack(slots, batch[i:]...)
+				return
+			}
+		}
+		if !acquire(slots) {
+			return
+		}
+	}
+	<-slots
+}
+
+// acquire takes a slot if there is one.
+func acquire(slots chan struct{}) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// handOutSuspect hands out one message, alone in the process, and waits until it
+// is settled. What was handed out is committed before, and only when it is its
+// turn: its count then means crashes of its own.
+func (p *partition) handOutSuspect(ctx context.Context, slots chan struct{}) {
+	defer func() { <-slots }()
+	s := p.r.s
+	over, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.stop:
+			cancel()
+		case <-over.Done():
+		}
+	}()
+	token := p.r.b.tokenOf(s.c)
+	select {
+	case token <- struct{}{}:
+		defer func() { <-token }()
+	case <-over.Done():
+		return
+	}
+	end, ok := p.r.b.alone(over.Done())
+	if !ok {
+		return
+	}
+	e, version := p.pop()
+	if e == nil {
+		end()
+		return
+	}
+	undo := func() {
+		p.putBack(e)
+		end()
+	}
+	if !p.r.awaitCommit(ctx, s.stop, p, version) {
+		undo()
+		return
+	}
+	settled := make(chan struct{})
+	if !p.send(ctx, e, func() { end(); close(settled) }, true) {
+		undo()
+		return
+	}
+	select {
+	case <-settled:
+	case <-over.Done():
+	}
+}
+
+// pop takes the first message that is due. The version is that to be committed
+// before it is handed out, and zero where that is not necessary.
+func (p *partition) pop() (e *entry, version uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, ok := p.window.Pop(time.Now())
+	if !ok {
+		return nil, 0
+	}
+	e = i.Value
+	p.out[i.Seq] = e
+	if p.inPlace {
+		p.r.b.places.add(p, e)
+	}
+	if p.careful {
+		p.trials[i.Seq] = retrytopic.Trial{Offset: i.Seq, Crashes: p.crashes(i.Seq), Out: true}
+		p.version++
+		return e, p.version
+	}
+	return e, 0
+}
+
+// crashes is how many processes ended while they handled an offset. The lock is
+// held.
+func (p *partition) crashes(offset int64) int {
+	if t, ok := p.trials[offset]; ok {
+		return t.Crashes
+	}
+	if offset < p.blamed {
+		return 1
+	}
+	return 0
+}
+
+// send hands out a message, unless the session or the subscription ends first.
+func (p *partition) send(ctx context.Context, e *entry, release func(), alone bool) bool {
+	d := p.delivery(e)
+	d.Alone = alone
+	d.Settler = &settler{p: p, e: e, release: release}
+	select {
+	case p.r.s.out <- d:
+		return true
+	case <-p.r.s.stop:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (p *partition) delivery(e *entry) *adapters.Delivery {
+	d := &adapters.Delivery{Consumer: p.r.s.c, Stream: p.r.stream}
+	if d.Stream == adapters.StreamParking {
+		d.Stream = adapters.StreamRetry
+	}
+	d.Record, d.Undecodable = recordOf(e.msg, p.stream, p.r.b.cfg.Marshaler)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d.Count = 1 + p.crashes(e.msg.Offset) + e.returns
+	if e.kept != nil {
+		d.Stream = adapters.StreamRetry
+		d.Headers = slices.Clip(envelope.StripHeaders(d.Headers))
+		for _, pair := range e.kept.State {
+			d.Headers = append(d.Headers, adapters.Header{Key: pair.Key, Value: []byte(pair.Value)})
+		}
+	}
+	return d
+}
+
+// takeBack undoes pops, and frees their slots.
+func (p *partition) takeBack(slots chan struct{}, batch ...*entry) {
+	for _, e := range batch {
+		p.putBack(e)
+		<-slots
+	}
+}
+
+func (p *partition) putBack(e *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unpop(e)
+}
+
+// unpop puts a message back where it was. The lock is held.
+func (p *partition) unpop(e *entry) {
+	delete(p.out, e.msg.Offset)
+	p.r.b.places.remove(e)
+	if t, ok := p.trials[e.msg.Offset]; ok {
+		t.Out = false
+		p.trials[e.msg.Offset] = t
+	}
+	p.version++
+	p.push(e)
+}
+
+// settle finishes a message, or puts it back. Between two sessions it waits for
+// whose partition it is.
+func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
+	p.mu.Lock()
+	for p.state == suspended {
+		resolved := p.resolved
+		p.mu.Unlock()
+		select {
+		case <-resolved:
+		case <-ctx.Done():
+			return errors.Join(errLost, ctx.Err())
+		}
+		p.mu.Lock()
+	}
+	if p.state == lost || p.out[e.msg.Offset] != e {
+		p.mu.Unlock()
+		return errLost
+	}
+	p.r.b.places.remove(e)
+	waited := e.kept != nil
+	switch {
+	case finished && e.again != nil:
+		delete(p.out, e.msg.Offset)
+		delete(p.trials, e.msg.Offset)
+		p.version++
+		e.kept, e.due, e.again, e.returns = e.again, e.again.Due, nil, 0
+		finished, waited = false, false
+		p.push(e)
+	case finished:
+		delete(p.out, e.msg.Offset)
+		p.finish(e.msg.Offset)
+		p.held--
+		p.bytes -= e.size
+		p.leaveLane(e)
+	default:
+		if !isClosed(p.r.s.stop) {
+			e.returns++
+		}
+		p.unpop(e)
+	}
+	version := p.version
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	if finished && waited {
+		p.r.b.dropPlace(p.r.s.c, e.msg)
+	}
+	if p.r.stream == adapters.StreamSuspect && finished && !p.r.awaitCommit(ctx, p.r.s.gone, p, version) {
+		return errLost
+	}
+	return nil
+}
+
+// leaveLane lets the next message of a key go. The lock is held.
+func (p *partition) leaveLane(e *entry) {
+	if !e.laned {
+		return
+	}
+	queue := p.lanes[e.lane]
+	if len(queue) == 0 {
+		delete(p.lanes, e.lane)
+		return
+	}
+	p.lanes[e.lane] = queue[1:]
+	p.push(queue[0])
+}
+
+// calmDown waits until what is handed out is settled, for a bounded time.
+func (p *partition) calmDown() {
+	grace := time.NewTimer(p.r.b.cfg.RevokeGrace)
+	defer grace.Stop()
+	for {
+		p.mu.Lock()
+		busy := len(p.out) > 0
+		p.mu.Unlock()
+		if !busy {
+			return
+		}
+		select {
+		case <-p.wake:
+		case <-grace.C:
+			return
+		case <-p.r.s.closing:
+			return
+		}
+	}
+}
+
+// warnFull says that messages come late because too many wait. The lock is held.
+func (p *partition) warnFull() {
+	if p.r.stream == adapters.StreamMain || time.Since(p.late) < time.Minute {
+		return
+	}
+	p.late = time.Now()
+	p.r.b.logger.Warn("kafka: more messages wait than are read ahead: those behind them may come late, none is lost",
+		"topic", p.topic, "partition", p.topicPartition.partition, "waiting", p.held, "bytes", p.bytes)
+}
