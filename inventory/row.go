@@ -29,6 +29,8 @@ type Item struct {
 
 // row is a dead letter as it is stored, and the facts that groups count.
 type row struct {
+	base                          string // the id before it was renamed, if it was
+	renamed                       int    // times
 	id, stream, document, headers string
 	hash                          int64 // of id
 	fingerprint, key, payload     []byte
@@ -139,10 +141,15 @@ func fingerprint(d *envelope.DeadLetter) []byte {
 	return h.Sum(nil)
 }
 
-// rename gives r another id: its own belongs to another dead letter.
+// rename gives r another id: its own belongs to another dead letter. The same
+// record gets the same ids each time, and in the end one that nobody has.
 func (r *row) rename() {
-	head, _, _ := strings.Cut(r.id, "~")
-	r.id = head + "~" + hex.EncodeToString(r.fingerprint[:8])
+	if r.renamed == 0 {
+		r.base = r.id
+	}
+	r.renamed++
+	n := min(8*r.renamed, len(r.fingerprint))
+	r.id = r.base + "~" + hex.EncodeToString(r.fingerprint[:n]) + strings.Repeat("~", r.renamed-n/8)
 	r.hash = hashOf(r.id)
 }
 
