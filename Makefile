@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 
 # The brokers that `make test` needs; each is a file in scripts/brokers.d. With
 # none, tests that need one skip: make test BROKERS=
-BROKERS ?= rabbitmq sqs
+BROKERS ?= rabbitmq kafka sqs postgres
 
 # Flags for go test beyond ours: make test TESTFLAGS='-run TestClose -v'
 TESTFLAGS ?=

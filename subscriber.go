@@ -239,7 +239,7 @@ func (s *subscription) ending() bool {
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	d.Broker, d.State = s.sw.broker, trusted(d)
+	d.Broker, d.State = s.sw.broker, trusted(d, s.sw.broker.Capabilities())
 	if d.Stream == adapters.StreamSuspect && s.sw.outlived.take(d.ID) {
 		d.Count = 1
 	}
@@ -359,9 +359,9 @@ func (s *subscription) unsettled(d *adapters.Delivery) {
 // trusted is the state that came with a delivery, as far as it is ours: state
 // on the main stream was forged or leaked, unless it is that of a dead letter,
 // and state on the other streams counts only for the consumer that wrote it.
-func trusted(d *adapters.Delivery) envelope.State {
+func trusted(d *adapters.Delivery, caps adapters.Capabilities) envelope.State {
 	first := envelope.State{Attempt: 1}
-	if d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain {
+	if caps.CountedInPlace && d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain {
 		first.Attempt = max(d.Count, 1) // it stays where it is, and so does its state
 	}
 	st := envelope.Parse(d.Headers, time.Now())

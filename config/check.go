@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
@@ -17,6 +18,7 @@ import (
 // rules are those of the packages that the values are for.
 func (c *Config) check(r *reader) {
 	c.checkBroker(r)
+	c.checkSections(r)
 	if n := c.Spillway.Concurrency; n > spillway.MaxConcurrency {
 		r.at("concurrency", fmt.Sprintf("must be at most %d, is %d", spillway.MaxConcurrency, n))
 	}
@@ -26,6 +28,29 @@ func (c *Config) check(r *reader) {
 	}
 	c.checkRedaction(r)
 	c.checkConsumers(r)
+	c.checkInventory(r)
+}
+
+// checkInventory looks at the URL without showing any of it.
+func (c *Config) checkInventory(r *reader) {
+	i := &c.Inventory
+	scheme, _, isURL := strings.Cut(string(i.URL), "://")
+	switch {
+	case strings.Contains(string(i.URL), "${"):
+		r.at("inventory.url", "it holds ${, but nothing is expanded in this file: set the whole URL in "+envName("inventory.url"))
+	case isURL && !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme):
+		r.at("inventory.url", "must be the path of a file, or begin with postgres:// or sqlite://")
+	}
+	if i.Payloads == PayloadsKeep {
+		for _, k := range []struct {
+			key string
+			d   time.Duration
+		}{{"keepOpen", i.KeepOpen}, {"keepClosed", i.KeepClosed}} {
+			if k.d != 0 {
+				r.at("inventory."+k.key, "has no effect while inventory.payloads is keep: leave one of them out")
+			}
+		}
+	}
 }
 
 // checkBroker looks at the URL without showing any of it.
@@ -51,6 +76,46 @@ func (c *Config) checkBroker(r *reader) {
 	default:
 		r.at("broker.url", err.Error())
 	}
+}
+
+// checkSections looks at what is said about each kind of broker.
+func (c *Config) checkSections(r *reader) {
+	for _, b := range c.known() {
+		if b.section == nil {
+			continue
+		}
+		for _, err := range split(b.section(c).validate()) {
+			path, text := cutField(err.Error())
+			r.at("broker."+b.Name+"."+path, redactor.Text(text))
+		}
+	}
+}
+
+// cutField takes an error of an adapter's configuration apart: the field that it
+// begins with, such as Topics["jobs"].Exchange, as a path of keys, and the rest.
+func cutField(s string) (path, text string) {
+	end := len(s)
+	quoted := false
+	var b strings.Builder
+	begin := true
+	for i := 0; i < end; i++ {
+		switch c := s[i]; {
+		case c == ' ' && !quoted:
+			return b.String(), s[i+1:]
+		case quoted && c == '\\' && i+1 < end:
+			b.WriteByte(c)
+			i++
+		case c == '"':
+			quoted = !quoted
+		}
+		if begin {
+			b.WriteString(strings.ToLower(s[i : i+1]))
+		} else {
+			b.WriteByte(s[i])
+		}
+		begin = s[i] == '.' && !quoted
+	}
+	return b.String(), ""
 }
 
 // checkPolicies leaves out what follows from a value that could not be read:

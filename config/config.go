@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
@@ -26,6 +27,21 @@ type Broker struct {
 	Name string
 	// Opener connects to it.
 	Opener adapters.Opener
+
+	// section is what the file can say about it, below broker.NAME; nil if the
+	// URL says it all.
+	section func(*Config) section
+}
+
+// section are the keys of a kind of broker.
+type section struct {
+	doc  string
+	keys object
+	// opener connects as the keys say.
+	opener func() adapters.Opener
+	// validate reports what cannot be meant, each error beginning with the name
+	// of a Go field, which is the key in capitals.
+	validate func() error
 }
 
 // Brokers are all kinds of brokers that this module has. This is the one place
@@ -33,7 +49,7 @@ type Broker struct {
 func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
-		{Name: "rabbitmq", Opener: rabbitmq.Opener()},
+		{Name: "rabbitmq", Opener: rabbitmq.Opener(), section: rabbitMQSection},
 		{Name: "kafka", Opener: kafka.Opener()},
 		{Name: "sqs", Opener: sqs.Opener()},
 	}
@@ -44,12 +60,17 @@ func Brokers() []Broker {
 type Config struct {
 	// BrokerURL names the broker. Empty if neither file nor environment set it.
 	BrokerURL SecretURL
+	// RabbitMQ is what the file says about that broker. Its TLS, Dial, lanes and
+	// time-outs have no keys: set them here.
+	RabbitMQ rabbitmq.Config
 	// Spillway is what the file says about failures. Its Rules, Hooks and
 	// Logger have no keys: set them here.
 	Spillway spillway.Config
 	// Consumers are those of all services that an operator looks after. An
 	// application does not need the list: it subscribes.
 	Consumers []Consumer
+	// Inventory is where the command keeps dead letters. Applications need none.
+	Inventory Inventory
 
 	file    string // what was read, for errors; may be empty
 	brokers []Broker
@@ -62,6 +83,34 @@ type Consumer struct {
 	Group string // the top-level group where the file names none
 	Owner string
 }
+
+// Inventory is where dead letters are kept, and for how long.
+type Inventory struct {
+	// URL is the path of a SQLite file, or the URL of a PostgreSQL. Empty means
+	// DefaultInventory.
+	URL SecretURL
+	// Payloads says whether payloads are kept for a time only, which is the
+	// default, or for ever.
+	Payloads Payloads
+	// KeepOpen and KeepClosed are for how long, counted from the failure or from
+	// the decision. Zero means 2160h and 360h.
+	KeepOpen, KeepClosed time.Duration
+	// Author of decisions, where the command line names none. Empty means the
+	// user of the operating system.
+	Author string
+}
+
+// DefaultInventory is a file in the working directory.
+const DefaultInventory = "spillway.db"
+
+// Payloads is for how long payloads are kept.
+type Payloads string
+
+// The choices of [Payloads].
+const (
+	PayloadsKeepFor Payloads = ""
+	PayloadsKeep    Payloads = "keep"
+)
 
 // SecretURL is a URL that may hold a password. It prints without it; convert
 // it to a string to get the URL itself.
@@ -195,7 +244,7 @@ func (c *Config) Open(ctx context.Context) (*spillway.Spillway, error) {
 	}
 	var openers []adapters.Opener
 	for _, b := range c.brokers {
-		openers = append(openers, b.Opener)
+		openers = append(openers, c.opener(b))
 	}
 	return spillway.Open(ctx, string(c.BrokerURL), c.Spillway, openers...)
 }
@@ -214,11 +263,19 @@ func (c *Config) OpenBroker(ctx context.Context) (adapters.Broker, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	broker, err := b.Opener.Open(ctx, adapters.OpenParams{URL: u, Names: c.Spillway.Names.WithDefaults(), Logger: logger})
+	broker, err := c.opener(b).Open(ctx, adapters.OpenParams{URL: u, Names: c.Spillway.Names.WithDefaults(), Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("config: open %s: %w", c.BrokerURL, err)
 	}
 	return broker, nil
+}
+
+// opener is the opener of a broker, told what the file says about it.
+func (c *Config) opener(b Broker) adapters.Opener {
+	if b.section == nil {
+		return b.Opener
+	}
+	return b.section(c).opener()
 }
 
 // BrokerName is the name of the broker that BrokerURL is for; empty if it is

@@ -1,10 +1,12 @@
 package config_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
+	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/config"
 	"github.com/spillway-mq/spillway/failure"
 	"github.com/spillway-mq/spillway/poison"
@@ -36,6 +39,18 @@ func parse(t *testing.T, file string, environ ...string) (*config.Config, error)
 const everything = `
 broker:
   url: memory://?partitions=3
+  rabbitmq:
+    prefix: shop
+    minDelay: 250ms
+    maxDelay: 1h
+    deliveryLimit: 100
+    verifyOnly: true
+    wholeLadder: false
+    management: http://rabbit:15672
+    topic: {exchange: "ex.{topic}", kind: topic, queue: "{group}.{topic}", bindKey: "#", publishKey: new, mandatory: true, existing: false}
+    topics:
+      orders.eu: {kind: queue, existing: true}
+      refunds: {exchange: money}
 group: billing
 concurrency: 16
 retry: inPlace
@@ -90,6 +105,12 @@ consumers:
   - topic: orders
     owner: team-billing
   - {topic: orders, group: audit, owner: ana@example.com}
+inventory:
+  url: postgres://u:p@h/spillway
+  payloads: keepFor
+  keepOpen: 720h
+  keepClosed: 24h
+  author: ana
 `
 
 func TestEveryKey(t *testing.T) {
@@ -137,12 +158,34 @@ func TestEveryKey(t *testing.T) {
 	if diff := cmp.Diff(want, got.Spillway, cmpopts.IgnoreFields(spillway.Config{}, "Hooks", "Logger", "Rules")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	rabbit := rabbitmq.Config{
+		Prefix: "shop", MinDelay: 250 * time.Millisecond, MaxDelay: time.Hour, DeliveryLimit: 100, VerifyOnly: true,
+		Management: "http://rabbit:15672",
+		Topic:      rabbitmq.Topic{Exchange: "ex.{topic}", Kind: "topic", Queue: "{group}.{topic}", BindKey: "#", PublishKey: "new", Mandatory: true},
+		Topics: map[string]rabbitmq.Topic{
+			"orders.eu": {Kind: rabbitmq.KindQueue, Existing: true},
+			"refunds":   {Exchange: "money"},
+		},
+	}
+	if diff := cmp.Diff(rabbit, got.RabbitMQ); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	consumers := []config.Consumer{
 		{Topic: "orders", Group: "billing", Owner: "team-billing"},
 		{Topic: "orders", Group: "audit", Owner: "ana@example.com"},
 	}
 	if diff := cmp.Diff(consumers, got.Consumers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	inventory := config.Inventory{URL: "postgres://u:p@h/spillway", KeepOpen: 720 * time.Hour, KeepClosed: 24 * time.Hour, Author: "ana"}
+	if diff := cmp.Diff(inventory, got.Inventory); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if shown := fmt.Sprint(got.Inventory); strings.Contains(shown, "u:p@") {
+		t.Errorf("the password is shown: %s", shown)
+	}
+	if path := config.SecretURL("/var/lib/spillway/i.db"); path.String() != string(path) {
+		t.Errorf("a path is shown as %s", path)
 	}
 }
 
@@ -260,11 +303,11 @@ handlers:
 spillway.yaml:2: grup: there is no such key; did you mean group?
 spillway.yaml:3: close_grace: there is no such key; did you mean closeGrace?
 spillway.yaml:4: transient: there is no such key here; did you mean policy.attempts.transient?
-spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers
+spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
 spillway.yaml:8: policy.backof: there is no such key; did you mean backoff?
 spillway.yaml:9: policy.parking.deadlineWithoutReferense: there is no such key; did you mean deadlineWithoutReference?
 spillway.yaml:10: group: the key stands here twice, first in line 6
-spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers
+spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
 spillway.yaml:12: a key must be a text, found a list
 spillway.yaml:14: merge keys (<<) are not supported
 spillway.yaml:16: handlers["charge"].attempts.transiet: there is no such key; did you mean transient?
@@ -381,11 +424,45 @@ spillway.yaml:3: the line is indented with a tab, which YAML does not allow: use
 spillway.yaml:2: this is no valid YAML: did not find expected ',' or ']'
 `,
 		},
-		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers\n"},
+		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory\n"},
 		"two documents":  {file: "group: a\n---\ngroup: b\n", want: "\nspillway.yaml: there is more than one document: leave out what follows the line ---\n"},
 		"unknown anchor": {file: "group: a\nretry: *hunter2\n", want: "\nspillway.yaml:2: this is no valid YAML: what begins with * refers to an anchor, and there is none of that name; a text that begins with * needs quotes\n"},
 		"broker":         {file: "broker: {url: \"memry://\"}", want: "\nspillway.yaml:1: broker.url: must begin with one of memory://, amqp://, amqps://, kafka://, kafkas://, sqs://; did you mean memory://?\n"},
-		"expansion":      {file: "broker: {url: \"memory://${PASSWORD}@x\"}", want: "\nspillway.yaml:1: broker.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_BROKER_URL\n"},
+		"sections of brokers": {
+			file: `
+broker:
+  kafka: {acks: 1}
+  rabbitmq:
+    prefix: [shop]
+    verifyonly: true
+    deliveryLimit: 0
+    minDelay: 50ms
+    management: http://u:hunter2@rabbit:15672
+    verifyOnly: true
+    wholeLadder: true
+    topic: {kind: topics, exchange: "{topic}.{group}"}
+    topics:
+      jobs of "ana": {kind: queue, queue: "{group}"}
+`,
+			environ: []string{"SPILLWAY_BROKER_RABBITMQ_PREFIX=" + strings.Repeat("p", 250)},
+			want: `
+spillway.yaml:3: broker.kafka: there is no such key; there are url, rabbitmq
+spillway.yaml:5: broker.rabbitmq.prefix: expected a text, found a list
+spillway.yaml:6: broker.rabbitmq.verifyonly: there is no such key; did you mean verifyOnly?
+spillway.yaml:7: broker.rabbitmq.deliveryLimit: expected a whole number such as 3, found the number 0: it must be above zero; leave the key out for the default
+spillway.yaml:8: broker.rabbitmq.minDelay: must be at least 125ms, is 50ms
+spillway.yaml:9: broker.rabbitmq.management: must name no user: that of the broker's URL is used
+spillway.yaml:11: broker.rabbitmq.wholeLadder: declares and VerifyOnly does not: choose one
+spillway.yaml:12: broker.rabbitmq.topic.kind: expected fanout, direct, topic, headers or queue, found the text "topics": did you mean topic?
+spillway.yaml:12: broker.rabbitmq.topic.exchange: must not contain {group}: publishers know no group
+spillway.yaml:14: broker.rabbitmq.topics["jobs of \"ana\""].queue: must not contain {group} with Kind "queue": publishers know no group
+SPILLWAY_BROKER_RABBITMQ_PREFIX: broker.rabbitmq.prefix: makes names that cannot be: the queue name "pppppppppppppppppppppppppppppppppppppppp"… has 264 bytes, and AMQP allows 255
+`,
+		},
+		"inventory": {file: "inventory: {url: \"mysql://u:hunter2@h/d\", payloads: keep, keepOpen: 24h}", want: "\nspillway.yaml:1: inventory.url: must be the path of a file, or begin with postgres:// or sqlite://\n" +
+			"spillway.yaml:1: inventory.keepOpen: has no effect while inventory.payloads is keep: leave one of them out\n"},
+		"inventory expansion": {file: "inventory: {url: \"postgres://u:${P}@h/d\"}", want: "\nspillway.yaml:1: inventory.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_INVENTORY_URL\n"},
+		"expansion":           {file: "broker: {url: \"memory://${PASSWORD}@x\"}", want: "\nspillway.yaml:1: broker.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_BROKER_URL\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -419,6 +496,9 @@ func TestSecretsStaySecret(t *testing.T) {
 		"broker: 'amqp://u:hunter2@h/'",
 		"broker: {url: *hunter2}",
 		"broker: {url: 'memory://u:hunter2${X}@h/'}",
+		"broker: {rabbitmq: {management: 'http://u:hunter2@h:1'}}",
+		"broker: {rabbitmq: {management: 'h:hunter2'}}",
+		"broker: {rabbitmq: {minDelay: 'amqp://u:hunter2@h/'}}",
 		"concurrency: 'amqp://u:hunter2@h/'",
 		"closeGrace: amqp://u:hunter2@h/",
 		"'amqp://u:hunter2@h/': x",
@@ -593,6 +673,41 @@ func TestLoaderWithOtherBrokers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := sw.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The section of a broker reaches it, and only it.
+func TestSectionsOfBrokersReachThem(t *testing.T) {
+	t.Parallel()
+	const file = "broker: {rabbitmq: {topics: {orders: {kind: queue}}}}"
+	c, err := parse(t, file, "SPILLWAY_BROKER_URL=amqp://u:hunter2@127.0.0.1:1/", "SPILLWAY_BROKER_RABBITMQ_VERIFY_ONLY=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled := errors.New("dialled with the section")
+	c.RabbitMQ.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, dialled }
+	if _, err := c.OpenBroker(t.Context()); !errors.Is(err, dialled) {
+		t.Errorf("OpenBroker: %v", err)
+	}
+	c.Spillway.Group = "billing"
+	if _, err := c.Open(t.Context()); !errors.Is(err, dialled) {
+		t.Errorf("Open: %v", err)
+	}
+	if !c.RabbitMQ.VerifyOnly || c.RabbitMQ.Topics["orders"].Kind != rabbitmq.KindQueue {
+		t.Errorf("%+v", c.RabbitMQ)
+	}
+
+	// Moving to another broker is one line, with the section left where it is.
+	c, err = parse(t, file, "SPILLWAY_BROKER_URL=memory://")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := c.OpenBroker(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,12 @@ func Example() string {
 // examples are the values of keys whose defaults are no values.
 var examples = map[string]string{
 	"broker.url":                                            "memory://",
+	"broker.rabbitmq.management":                            "http://localhost:15672",
+	"broker.rabbitmq.topic.exchange":                        "'{topic}'",
+	"broker.rabbitmq.topic.queue":                           "'{topic}_{group}'",
+	"broker.rabbitmq.topic.bindKey":                         "orders",
+	"broker.rabbitmq.topic.publishKey":                      "orders",
+	"broker.rabbitmq.topics.TOPIC":                          "{exchange: shop, kind: topic, bindKey: 'order.*', existing: true}",
 	"group":                                                 "billing",
 	"consumerVersion":                                       "1.8.2",
 	"lastResort":                                            "/var/lib/spillway",
@@ -42,6 +48,7 @@ var examples = map[string]string{
 	"consumers[].topic":                                     "orders",
 	"consumers[].group":                                     "billing",
 	"consumers[].owner":                                     "team-billing",
+	"inventory.author":                                      "ana",
 }
 
 func (o object) example(b *strings.Builder, path, indent string) {
@@ -91,8 +98,11 @@ func (o object) example(b *strings.Builder, path, indent string) {
 }
 
 func entryName(place string) string {
-	if place == ".CLASS" {
+	switch place {
+	case ".CLASS":
 		return "validation"
+	case ".TOPIC":
+		return "orders"
 	}
 	return "charge"
 }
@@ -128,7 +138,7 @@ func reference() string {
 			env = "<br>`" + l.env + "`"
 		}
 		doc := l.doc
-		if _, all := l.value.(collection); all {
+		if _, all := l.value.(collection); all && l.name == section {
 			doc = "" // it stands above the table
 		}
 		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s |\n", l.path, env, typeName(l.value), def, doc)

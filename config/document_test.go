@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/policy"
 )
@@ -114,6 +116,11 @@ func TestDefaultsAreTrue(t *testing.T) {
 	}
 	if diff := cmp.Diff(adapters.Names{}.WithDefaults(), c.Spillway.Names); diff != "" {
 		t.Errorf("names (-code +page):\n%s", diff)
+	}
+	rabbit := c.RabbitMQ
+	rabbit.Topic = rabbitmq.Topic{} // its defaults are those of its templates
+	if diff := cmp.Diff(rabbitmq.Config{}.WithDefaults(), rabbit.WithDefaults(), cmpopts.IgnoreFields(rabbitmq.Config{}, "Dial")); diff != "" || rabbit.Prefix == "" {
+		t.Errorf("rabbitmq (-code +page):\n%s", diff)
 	}
 	// These two are documented at spillway.Config.
 	if c.Spillway.Concurrency != 1 || c.Spillway.CloseGrace != 20*time.Second {

@@ -16,9 +16,7 @@ import (
 func (c *Config) schema() object {
 	s := &c.Spillway
 	return object{
-		{"broker", "Where the messages are.", "", object{
-			{"url", "The broker, as a URL. Nothing in it is expanded; with a password, set the variable instead.", "", secretURL(&c.BrokerURL)},
-		}},
+		{"broker", "Where the messages are. What only one kind of broker can be told stands in a section of its name, which is read whatever the URL, and used if the URL is for it.", "", c.brokerSchema()},
 		{"group", "The consumer group of this application: retries, parked messages and dead letters belong to it. Without it, every subscriber has to name its own.", "", text(&s.Group)},
 		{"concurrency", "How many messages of a subscription are handled at a time. 1 keeps the order of first attempts; at most 65535.", "1", whole(&s.Concurrency)},
 		{"retry", "Where messages wait for their next attempt: `topic`, in a stream of their own, or `inPlace`, which blocks those behind them with the same key, and which not every broker can.", "topic", oneOf(&s.Retry,
@@ -49,7 +47,36 @@ func (c *Config) schema() object {
 			{"schemaVersion", "Keys of the schema's version.", "schema-version, CloudEvents dataschema", texts(&s.Metadata.SchemaVersion)},
 		}},
 		{"consumers", "The consumers that an operator looks after, of this application and of others, for the command `spillway`. An application does not need the list: it subscribes.", "", listOf(&c.Consumers, consumerSchema)},
+		{"inventory", "Where the command `spillway` keeps dead letters, and for how long. An application needs none.", "", object{
+			{"url", "The path of a SQLite file, which `spillway collect` makes, or the URL of a PostgreSQL, `postgres://...`, for several instances. Nothing in it is expanded; with a password, set the variable instead.", DefaultInventory, secretURL(&c.Inventory.URL)},
+			{"payloads", "Whether payloads, keys and headers are kept for a time, `keepFor`, or for ever, `keep`. They cannot be left out: what is collected is gone from its stream.", "keepFor", oneOf(&c.Inventory.Payloads,
+				option[Payloads]{"keepFor", PayloadsKeepFor}, option[Payloads]{"keep", PayloadsKeep})},
+			{"keepOpen", "How long after the failure of a dead letter that is open. Then they are removed, and it is closed as expired.", "2160h", duration(&c.Inventory.KeepOpen)},
+			{"keepClosed", "How long after a dead letter was closed.", "360h", duration(&c.Inventory.KeepClosed)},
+			{"author", "Who decides, where the command line does not say.", "the user of the system", text(&c.Inventory.Author)},
+		}},
 	}
+}
+
+func (c *Config) brokerSchema() object {
+	o := object{
+		{"url", "The broker, as a URL. Nothing in it is expanded; with a password, set the variable instead.", "", secretURL(&c.BrokerURL)},
+	}
+	for _, b := range c.known() {
+		if b.section != nil {
+			s := b.section(c)
+			o = append(o, field{b.Name, s.doc, "", s.keys})
+		}
+	}
+	return o
+}
+
+// known are the brokers that the file can be about.
+func (c *Config) known() []Broker {
+	if c.brokers == nil {
+		return Brokers()
+	}
+	return c.brokers
 }
 
 func policySchema(p *policy.Policy) object {

@@ -368,12 +368,14 @@ func (a *attempt) decide(f failure.Failure) error {
 	}
 }
 
-// inPlace reports whether a message that is to be tried again stays where it is.
-// The broker's count of its deliveries then is that of its attempts, and no sign
-// of a crash. One that the handler has settled by itself is gone from there.
+// inPlace reports whether a message that is to be tried again stays where it is,
+// without its state. The broker's count of its deliveries then is that of its
+// attempts, and no sign of a crash. One that the handler has settled by itself is
+// gone from there.
 func (a *attempt) inPlace() bool {
 	d := a.delivery
-	return d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain && !closed(a.msg.Acked())
+	return d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain && !closed(a.msg.Acked()) &&
+		a.broker().Capabilities().CountedInPlace
 }
 
 // postpone leaves the message to the broker until due.

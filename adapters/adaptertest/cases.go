@@ -99,6 +99,8 @@ var cases = []struct {
 
 	// The operator's side, and the edges.
 	{"DrainRemovesWhatWasTaken", drainSemantics},
+	{"DrainBatchRemovesWhatWasTaken", drainBatchSemantics},
+	{"CountAndPeekTakeNothing", countAndPeek},
 	{"PublisherCloseDoesNothing", publisherClose},
 	{"PasswordIsInNoError", passwordInNoError},
 }

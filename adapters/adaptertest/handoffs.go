@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -266,5 +267,107 @@ func drainSemantics(w *world) {
 	}
 	if got, err := drain(keep); err != nil || len(got) != 0 {
 		w.Errorf("a drain after everything was taken: %q, %v, want nothing and nil", got, err)
+	}
+}
+
+// The seam, where the adapter has it: DrainBatch removes a batch after fn
+// returned nil for it, and nothing of one that fn refused. O34.
+func drainBatchSemantics(w *world) {
+	d, ok := w.op.(adapters.BatchDrainer)
+	if !ok {
+		return
+	}
+	c := w.consumer(group)
+	w.ensure(c)
+	stream := adapters.Names{}.Of(adapters.StreamDeadLetter, c)
+	ctx := context.Background()
+	drain := func(most int, fn func(batch int) error) (got []string, sizes []int, err error) {
+		err = d.DrainBatch(ctx, stream, most, func(_ context.Context, batch []adapters.Record) error {
+			if len(batch) < 1 || len(batch) > most {
+				w.Errorf("a batch of %d, want 1 to %d", len(batch), most)
+			}
+			sizes = append(sizes, len(batch))
+			if err := fn(len(sizes)); err != nil {
+				return err
+			}
+			for _, r := range batch {
+				if string(r.Payload) != r.ID {
+					w.Errorf("record %q has payload %q", r.ID, r.Payload)
+				}
+				got = append(got, r.ID)
+			}
+			return nil
+		})
+		return got, sizes, err
+	}
+	keep := func(int) error { return nil }
+	if got, _, err := drain(7, keep); err != nil || len(got) != 0 {
+		w.Errorf("draining an empty stream: %q, %v, want nothing and nil", got, err)
+	}
+	const n = 23
+	all := ids("b", n)
+	for _, id := range all {
+		h := adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: id, Payload: []byte(id)}}
+		if err := w.op.Handoff(ctx, h); err != nil {
+			w.Fatalf("hand-off: %v", err)
+		}
+	}
+	taken, sizes, err := drain(5, func(batch int) error {
+		if batch > 2 {
+			return errDrain
+		}
+		return nil
+	})
+	if !errors.Is(err, errDrain) || len(sizes) != 3 {
+		w.Errorf("a drain whose third call fails: batches %v, %v, want three and the error", sizes, err)
+	}
+	rest, _, err := drain(n, keep)
+	if err != nil {
+		w.Errorf("the next drain: %v", err)
+	}
+	got := slices.Sorted(slices.Values(slices.Concat(taken, rest)))
+	if !slices.Equal(got, slices.Sorted(slices.Values(all))) {
+		w.Errorf("the two drains took %q, want each of %q once", got, all)
+	}
+	if got, _, err := drain(5, keep); err != nil || len(got) != 0 {
+		w.Errorf("a drain after everything was taken: %q, %v, want nothing and nil", got, err)
+	}
+}
+
+// The seam, where the adapter has it: whoever looks takes nothing.
+func countAndPeek(w *world) {
+	c := w.consumer(group)
+	w.ensure(c)
+	stream := adapters.Names{}.Of(adapters.StreamDeadLetter, c)
+	ctx := context.Background()
+	const n = 5
+	for _, id := range ids("p", n) {
+		h := adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: id}}
+		if err := w.op.Handoff(ctx, h); err != nil {
+			w.Fatalf("hand-off: %v", err)
+		}
+	}
+	counter, counts := w.op.(adapters.Counter)
+	peeker, peeks := w.op.(adapters.Peeker)
+	for range 2 {
+		if counts {
+			if got, err := counter.Count(ctx, stream); err != nil || got != n {
+				w.Errorf("count: %d, %v, want %d", got, err, n)
+			}
+		}
+		if peeks {
+			var got []string
+			err := peeker.Peek(ctx, stream, func(_ context.Context, r adapters.Record) error {
+				got = append(got, r.ID)
+				return nil
+			})
+			if err != nil || len(got) != n {
+				w.Errorf("peek: %q, %v, want %d records", got, err, n)
+			}
+		}
+	}
+	left := 0
+	if err := w.op.Drain(ctx, stream, func(context.Context, adapters.Record) error { left++; return nil }); err != nil || left != n {
+		w.Errorf("after all that, %d records, %v, want %d", left, err, n)
 	}
 }

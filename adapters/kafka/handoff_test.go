@@ -205,13 +205,15 @@ func TestOwnTopicsAreMadeLikeTheirSource(t *testing.T) {
 			of(adapters.StreamParking, c):       "1209600000",
 			of(adapters.StreamRetry, c) + ".2s": "1209600000",
 		} {
-			entries, err := b.admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: stream})
+			results, err := b.admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: stream}}, sarama.DescribeConfigsOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}
 			have := map[string]string{}
-			for _, e := range entries {
-				have[e.Name] = e.Value
+			for _, r := range results {
+				for _, e := range r.Configs {
+					have[e.Name] = e.Value
+				}
 			}
 			if have["retention.ms"] != retention || have["cleanup.policy"] != "delete" || have["max.message.bytes"] != fmt.Sprint(2_000_000+128<<10) {
 				b.Errorf("%s: retention %s, policy %s, largest message %s", stream, have["retention.ms"], have["cleanup.policy"], have["max.message.bytes"])
@@ -297,7 +299,7 @@ func TestTiersAreDrainedByALaterProcess(t *testing.T) {
 		s := b.subscribe(b.open(), c)
 		for range 3 {
 			d := b.next(s)
-			if early := want[d.ID].Sub(time.Now()); early > 0 || d.Stream != adapters.StreamRetry {
+			if early := time.Until(want[d.ID]); early > 0 || d.Stream != adapters.StreamRetry {
 				b.Errorf("%s came from %s, %s before its time", d.ID, d.Stream, early)
 			}
 			delete(want, d.ID)

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -30,6 +31,11 @@ func TestMain(m *testing.M) {
 		}
 		child.run()
 		return
+	}
+	// They wait more than they compute.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m,
 		// sarama gives the goroutines of a closed client's connections no time.

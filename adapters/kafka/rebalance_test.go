@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -170,7 +171,7 @@ func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 						next[key]++
 					}
 					mu.Unlock()
-					time.Sleep(time.Millisecond)
+					runtime.Gosched() // so that others could come between
 					mu.Lock()
 					busy[key] = false
 					mu.Unlock()

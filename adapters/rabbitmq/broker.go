@@ -22,7 +22,7 @@ func OpenerWith(cfg Config) adapters.Opener {
 	return adapters.Opener{
 		Schemes: []string{"amqp", "amqps"},
 		Open: func(ctx context.Context, p adapters.OpenParams) (adapters.Broker, error) {
-			return open(ctx, cfg.withDefaults(), p)
+			return open(ctx, cfg.WithDefaults(), p)
 		},
 	}
 }
@@ -48,7 +48,7 @@ type broker struct {
 }
 
 func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("rabbitmq: configuration: %w", err)
 	}
 	b := &broker{

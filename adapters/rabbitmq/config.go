@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +61,11 @@ type Config struct {
 	PublishTimeout time.Duration
 	// DialTimeout bounds connecting. Default 10 seconds.
 	DialTimeout time.Duration
+	// Management is the address of the management plugin, such as
+	// http://host:15672, for Check; nothing else uses it. It is asked as the user
+	// of the broker's URL, whose option "management" comes before this. Default
+	// empty: it is not asked.
+	Management string
 	// TLS is used for amqps URLs; nil means the system's roots.
 	TLS *tls.Config
 	// Dial replaces the way that TCP connections are made.
@@ -105,7 +112,8 @@ type Topic struct {
 	Existing bool
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults fills the empty fields, but for those of Topic and Topics.
+func (c Config) WithDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "spillway")
 	c.MinDelay = cmp.Or(c.MinDelay, shortestRung)
 	c.MaxDelay = cmp.Or(c.MaxDelay, 15*time.Minute)
@@ -123,8 +131,10 @@ func (c Config) withDefaults() Config {
 // maxLanes stays below the 2047 channels that a connection has by default.
 const maxLanes = 2000
 
-// validate reports every problem at once.
-func (c Config) validate() error {
+// Validate reports every problem at once, each beginning with the name of its
+// field. [Opener] and [OpenerWith] do the same when they open.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.MinDelay < shortestRung {
@@ -150,9 +160,17 @@ func (c Config) validate() error {
 	if c.WholeLadder && c.VerifyOnly {
 		bad("WholeLadder declares and VerifyOnly does not: choose one")
 	}
-	errs = append(errs, checkName("prefix", c.Prefix+".undeliverable"), c.Topic.validate("Topic"))
-	for name, t := range c.Topics {
-		errs = append(errs, t.validate(fmt.Sprintf("Topics[%q]", name)))
+	if err := checkName("queue", c.Prefix+".undeliverable"); err != nil {
+		bad("Prefix makes names that cannot be: %s", strings.TrimPrefix(err.Error(), "rabbitmq: "))
+	}
+	if c.Management != "" {
+		if _, err := managementURL(c.Management); err != nil {
+			bad("Management %w", err)
+		}
+	}
+	errs = append(errs, c.Topic.validate("Topic"))
+	for _, name := range slices.Sorted(maps.Keys(c.Topics)) {
+		errs = append(errs, c.Topics[name].validate(fmt.Sprintf("Topics[%q]", name)))
 	}
 	return errors.Join(errs...)
 }

@@ -144,6 +144,7 @@
 // # Defaults
 //
 // See [Config]. Heartbeats are sent every 10 seconds unless the URL says
-// otherwise (?heartbeat=). With ?management=http://host:15672, Check asks the
-// management plugin too, as the user of the URL; nothing else uses it.
+// otherwise (?heartbeat=). With ?management=http://host:15672, or
+// [Config].Management, Check asks the management plugin too, as the user of the
+// URL; nothing else uses it.
 package rabbitmq

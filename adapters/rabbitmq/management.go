@@ -37,10 +37,10 @@ const (
 
 // managed looks at what only the management plugin knows, if it was named.
 func (in *inspection) managed(consumers []adapters.Consumer) error {
-	if !in.b.url.Query().Has(managementOption) {
+	if in.b.managementAddress() == "" && !in.b.url.Query().Has(managementOption) {
 		return nil
 	}
-	m, err := newManagement(in.b.url, in.b.cfg)
+	m, err := newManagement(in.b)
 	if err != nil {
 		return err
 	}
@@ -167,22 +167,39 @@ type management struct {
 	client *http.Client
 }
 
-func newManagement(broker *url.URL, cfg Config) (*management, error) {
-	// What is wrong with the option is not shown: it may be a password.
-	base, err := url.Parse(broker.Query().Get(managementOption))
+// managementAddress is what the URL says, or else the configuration.
+func (b *broker) managementAddress() string {
+	if q := b.url.Query(); q.Has(managementOption) {
+		return q.Get(managementOption)
+	}
+	return b.cfg.Management
+}
+
+// managementURL reads an address. What is wrong with it is not shown: it may be
+// a password.
+func managementURL(address string) (*url.URL, error) {
+	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.RawQuery != "" {
-		return nil, fmt.Errorf("the URL's option %s must be an address such as http://localhost:15672", managementOption)
+		return nil, errors.New("must be an address such as http://localhost:15672")
 	}
 	if base.User != nil {
-		return nil, fmt.Errorf("the URL's option %s must name no user: that of the broker's URL is used", managementOption)
+		return nil, errors.New("must name no user: that of the broker's URL is used")
 	}
-	at, err := amqp.ParseURI(broker.String())
+	return base, nil
+}
+
+func newManagement(b *broker) (*management, error) {
+	base, err := managementURL(b.managementAddress())
+	if err != nil {
+		return nil, fmt.Errorf("the URL's option %s %w", managementOption, err)
+	}
+	at, err := amqp.ParseURI(b.url.String())
 	if err != nil {
 		return nil, errors.New("the URL cannot be parsed")
 	}
 	return &management{
 		base: base, vhost: at.Vhost, user: url.UserPassword(at.Username, at.Password),
-		client: &http.Client{Timeout: managementTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS.Clone()}},
+		client: &http.Client{Timeout: managementTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: b.cfg.TLS.Clone()}},
 	}, nil
 }
 

@@ -99,6 +99,17 @@ func TestCheckAsksTheManagementPlugin(t *testing.T) {
 	p := b.healthy(c)
 	want(t, check(t, b.managedBy(p), c), nil)
 
+	// The configuration can name it too; the URL comes first.
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	cfg := b.cfg
+	cfg.Management = server.URL
+	if _, err := open(t, b.rawURL, cfg).(adapters.Checker).Check(t.Context(), []adapters.Consumer{c}); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("the plugin of the configuration was not asked: %v", err)
+	}
+	b.cfg = cfg
+	want(t, check(t, b.managedBy(p), c), nil)
+
 	main, retry, dead := queueOf(adapters.StreamMain, c), queueOf(adapters.StreamRetry, c), queueOf(adapters.StreamDeadLetter, c)
 	rung := b.cfg.Prefix + ".delay.250ms"
 	p = b.healthy(c)

@@ -27,7 +27,7 @@ func TestConfigurationProblemsAreReportedAtOnce(t *testing.T) {
 		t.Fatal("everything was taken")
 	}
 	for _, want := range []string{
-		"prefix", "MinDelay", "MaxDelay", "QueueType", "DeliveryLimit", "Lanes", "PublishTimeout", "WholeLadder",
+		"Prefix", "MinDelay", "MaxDelay", "QueueType", "DeliveryLimit", "Lanes", "PublishTimeout", "WholeLadder",
 		"Topic.Exchange", `Topics["jobs"].Exchange`, `Topics["jobs"].Queue`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -142,6 +142,7 @@ func (b *broker) Capabilities() adapters.Capabilities {
 		DeliveryCount:   true,
 		OneGroup:        true,
 		InPlaceRetry:    true,
+		CountedInPlace:  true,
 		DelayStep:       func(time.Duration) time.Duration { return time.Second },
 		MaxMessageBytes: b.cfg.MaxMessageBytes,
 	}

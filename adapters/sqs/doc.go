@@ -34,6 +34,7 @@
 //	RepeatedHeaders   no
 //	OneGroup          yes: give each group a queue, for example with SNS
 //	InPlaceRetry      yes, by visibility: in order on FIFO queues
+//	CountedInPlace    yes, a message in a queue cannot be changed
 //	DelayStep         1 second: SQS knows whole seconds, and delays are rounded up
 //	MaxMetadataBytes  none of its own
 //	MaxMessageBytes   960 KiB, see [Config].MaxMessageBytes; attributes count too,

@@ -127,11 +127,16 @@ var Spillway = Rules{
 		// The operator side.
 		{
 			Package: "inventory",
-			Imports: []string{"adapters", "envelope", "failure", "policy", "poison", "poison/foreign"},
+			Imports: []string{"adapters", "envelope", "failure", "policy", "poison", "poison/foreign", "triage", "triage/signature"},
+			// Its two databases.
+			External: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite"},
 		},
+		// Signatures are a function of a text and nothing else.
+		{Package: "triage/signature"},
 		{
+			// Groups, and verdicts on them. Where groups are kept is not its concern.
 			Package: "triage",
-			Imports: []string{"envelope", "failure", "inventory", "policy"},
+			Imports: []string{"envelope", "failure", "triage/signature"},
 		},
 		{
 			Package: "replay",
@@ -191,8 +196,8 @@ var Spillway = Rules{
 			// Benchmarks that print a table need testing.Benchmark in a program.
 			Package: "internal/bench",
 			Imports: []string{
-				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+				".", "adapters", "envelope", "failure", "inventory", "middleware", "poison", "policy",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs", "triage", "triage/signature",
 			},
 			// What Spillway is measured against, and plain clients.
 			External: []string{

@@ -30,7 +30,20 @@ type verb struct {
 // all lists the verbs in the order of help. A new verb is a new line.
 func all() []verb {
 	return []verb{
+		collectVerb(),
+		groupsListVerb(),
+		groupsShowVerb(),
+		closeVerb(),
+		reopenVerb(),
+		muteVerb(),
+		reportVerb(),
+		quarantineListVerb(),
+		auditListVerb(),
+		retentionRunVerb(),
+		whereVerb(),
 		policyVerb(),
+		triageVerb(),
+		signatureVerb(),
 		checkVerb(),
 		configCheckVerb(),
 		configExampleVerb(),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -204,7 +205,7 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	d.say("%d messages, %d + %d consumers, seed %d, for %s", d.cfg.Messages, len(d.acting), len(d.watching), d.cfg.Seed, d.cfg.Duration)
-	if err := d.trouble(ctx); err != nil {
+	if err := d.trouble(ctx, w); err != nil {
 		return nil, err
 	}
 	calm := time.Now()
@@ -277,7 +278,7 @@ func (d *driver) untilItFlows(ctx context.Context, w *watch) error {
 
 // trouble makes one of each fault, and then more, until the time is up. The
 // order depends on the seed alone; the moments depend on the machine too.
-func (d *driver) trouble(ctx context.Context) error {
+func (d *driver) trouble(ctx context.Context, w *watch) error {
 	trials := d.trials()
 	if len(trials) == 0 {
 		return errors.New("storm: no fault has such a name")
@@ -326,7 +327,34 @@ func (d *driver) trouble(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("storm: %s: %w", t.Name, err)
 		}
+		// Half of what needs long to recover from is followed by faults during the
+		// recovery, half by faults after it.
+		if t.Aftermath > 0 && own.IntN(2) == 0 {
+			if err := d.untilItMoves(ctx, w); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// recovery is how long a storm waits for messages that end.
+const recovery = 20 * time.Second
+
+// untilItMoves waits until in each group another message has ended, for a while.
+func (d *driver) untilItMoves(ctx context.Context, w *watch) error {
+	if err := w.read(); err != nil {
+		return err
+	}
+	before := maps.Clone(w.ended)
+	for end := time.Now().Add(recovery); time.Now().Before(end) && pause(ctx, 100*time.Millisecond); {
+		if err := w.read(); err != nil {
+			return err
+		}
+		if w.ended[groupActing] > before[groupActing] && w.ended[groupWatching] > before[groupWatching] {
+			break
+		}
+	}
+	return nil
 }
 
 func (d *driver) trials() []Trial {

@@ -97,6 +97,14 @@ func RabbitMQ(r adapters.Record, names adapters.Names) (envelope.DeadLetter, boo
 	return d, true
 }
 
+// rabbitMQ decodes what the broker moved, and only that.
+func (in *input) rabbitMQ() (envelope.DeadLetter, bool) {
+	if len(Deaths(in.Headers)) == 0 {
+		return envelope.DeadLetter{}, false
+	}
+	return RabbitMQ(in.Record, in.Names)
+}
+
 // own returns a dead letter that Spillway wrote.
 func own(s envelope.State, r adapters.Record) (envelope.DeadLetter, bool) {
 	if s.Reason == "" {

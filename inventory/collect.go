@@ -1,0 +1,347 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/poison"
+	"github.com/spillway-mq/spillway/poison/foreign"
+)
+
+// CollectConfig is how dead letter streams are emptied into an inventory.
+type CollectConfig struct {
+	// Streams by name. At least one.
+	Streams []string
+	// Names are the templates of the consumers' streams.
+	Names adapters.Names
+	// Redactor for the error texts of others; nil means the shipped rules.
+	Redactor *poison.Redactor
+	// Batch is how many records are committed together at most; 0 means 1000.
+	// It also bounds what is held in memory, for each stream: twice as many.
+	Batch int
+	// Follow goes on when the streams are empty, until the context ends. Then
+	// errors of broker and database are logged and tried again instead of
+	// returned.
+	Follow bool
+	// Peek looks at the records instead of taking them, where the broker can:
+	// adapters.Peeker. What was only looked at is collected again later, and
+	// counts once. It cannot follow.
+	Peek bool
+	// LeaveOut stores no payloads, keys and headers; only with Peek, because
+	// otherwise the record is gone afterwards. They are filled in once it is
+	// collected.
+	LeaveOut bool
+	// Poll is how often an empty stream is looked at; 0 means 2 s.
+	Poll time.Duration
+	// Progress is called after every batch, by one goroutine at a time. May be nil.
+	Progress func(Progress)
+	// Author is written to the audit.
+	Author string
+	// Logger for what is tried again; nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// Progress is how far a collection is.
+type Progress struct {
+	Streams []StreamProgress // in the order of the configuration
+	Elapsed time.Duration
+}
+
+// StreamProgress is how far the collection of a stream is.
+type StreamProgress struct {
+	Stream string
+	Read   int64 // records, removed from the stream, or looked at
+	Added        // of them
+	// Remaining is how many lie in the stream; -1 where the broker does not say.
+	Remaining int64
+}
+
+// Total adds up the streams. Remaining is -1 if it is for any of them.
+func (p Progress) Total() StreamProgress {
+	var t StreamProgress
+	for _, s := range p.Streams {
+		t.Read += s.Read
+		t.Added.add(s.Added)
+		if s.Remaining < 0 || t.Remaining < 0 {
+			t.Remaining = -1
+		} else {
+			t.Remaining += s.Remaining
+		}
+	}
+	return t
+}
+
+// atOnce is how many streams are read at a time.
+const atOnce = 4
+
+// Collect empties dead letter streams into the inventory, until they are empty
+// or, with Follow, until ctx ends, which is no error then. A record is removed
+// from its stream after it was committed. What cannot be decoded goes to the
+// quarantine. The result is also valid with an error.
+func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg CollectConfig) (Progress, error) {
+	if len(cfg.Streams) == 0 {
+		return Progress{}, errors.New("inventory: collect: no stream is named")
+	}
+	peeker, peeks := broker.(adapters.Peeker)
+	switch {
+	case cfg.Peek && !peeks:
+		return Progress{}, fmt.Errorf("inventory: collect: %w: on %s nobody can look at records without taking them", adapters.ErrUnsupported, broker.Capabilities().Broker)
+	case cfg.Peek && cfg.Follow:
+		return Progress{}, errors.New("inventory: collect: what is only looked at cannot be followed")
+	case cfg.LeaveOut && !cfg.Peek:
+		return Progress{}, errors.New("inventory: collect: payloads can be left out only of what is looked at: what is collected is gone from its stream")
+	}
+	cfg.Batch, cfg.Poll = cmp.Or(cfg.Batch, 1000), cmp.Or(cfg.Poll, 2*time.Second)
+	if cfg.Redactor == nil {
+		cfg.Redactor = new(poison.Redactor)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now()}
+	for _, stream := range cfg.Streams {
+		c.streams = append(c.streams, StreamProgress{Stream: stream, Remaining: -1})
+	}
+	err := c.run(ctx)
+	if auditErr := c.audit(context.WithoutCancel(ctx)); err == nil {
+		err = auditErr
+	}
+	return c.progress(), err
+}
+
+// collector is one run of Collect.
+type collector struct {
+	store  *Store
+	broker adapters.Broker
+	peeker adapters.Peeker
+	cfg    CollectConfig
+	begun  time.Time
+
+	mu      sync.Mutex
+	streams []StreamProgress
+	report  sync.Mutex // held while Progress is called
+}
+
+func (c *collector) progress() Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Progress{Streams: append([]StreamProgress(nil), c.streams...), Elapsed: time.Since(c.begun)}
+}
+
+// run reads all streams, some at a time. In Follow each has its turn for good:
+// a busy one must not keep another waiting.
+func (c *collector) run(ctx context.Context) error {
+	turns := make(chan struct{}, atOnce)
+	if c.cfg.Follow {
+		turns = make(chan struct{}, len(c.streams))
+	}
+	errs := make([]error, len(c.streams))
+	var wg sync.WaitGroup
+	for i := range c.streams {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if errs[i] = ctx.Err(); errs[i] != nil {
+				return
+			}
+			if c.cfg.Follow {
+				c.follow(ctx, i)
+				return
+			}
+			errs[i] = c.drain(ctx, i)
+		})
+	}
+	wg.Wait()
+	if c.cfg.Follow {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// The pauses after an error in Follow.
+const (
+	pauseMin = time.Second
+	pauseMax = 30 * time.Second
+)
+
+func (c *collector) follow(ctx context.Context, i int) {
+	pause := pauseMin
+	for {
+		wait := c.cfg.Poll
+		if err := c.drain(ctx, i); ctx.Err() != nil {
+			return
+		} else if err != nil {
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "collecting is interrupted",
+				slog.String("stream", c.cfg.Streams[i]), slog.Duration("delay", pause), slog.Any("error", err))
+			wait, pause = pause, min(2*pause, pauseMax)
+		} else {
+			pause = pauseMin
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drain empties a stream.
+func (c *collector) drain(ctx context.Context, i int) error {
+	stream := c.cfg.Streams[i]
+	counter, counts := c.broker.(adapters.Counter)
+	var counted time.Time
+	take := func(ctx context.Context, records []adapters.Record) error {
+		added, err := c.take(ctx, stream, records)
+		if err != nil {
+			return err
+		}
+		// Asking costs a round trip.
+		remaining := int64(-1)
+		if now := time.Now(); counts && now.Sub(counted) >= time.Second {
+			counted = now
+			if n, err := counter.Count(ctx, stream); err == nil {
+				remaining = n
+			}
+		}
+		c.note(i, len(records), added, remaining)
+		return nil
+	}
+	var err error
+	if d, ok := c.broker.(adapters.BatchDrainer); c.cfg.Peek {
+		err = c.peek(ctx, stream, take)
+	} else if ok {
+		err = d.DrainBatch(ctx, stream, c.cfg.Batch, take)
+	} else {
+		err = c.broker.Drain(ctx, stream, func(ctx context.Context, r adapters.Record) error {
+			return take(ctx, []adapters.Record{r})
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("inventory: collect %s: %w", stream, err)
+	}
+	c.note(i, 0, Added{}, 0)
+	return nil
+}
+
+// peek is DrainBatch for looking.
+func (c *collector) peek(ctx context.Context, stream string, take func(context.Context, []adapters.Record) error) error {
+	var held []adapters.Record
+	err := c.peeker.Peek(ctx, stream, func(ctx context.Context, r adapters.Record) error {
+		held = append(held, r)
+		if len(held) < c.cfg.Batch {
+			return nil
+		}
+		batch := held
+		held = nil
+		return take(ctx, batch)
+	})
+	if err != nil || len(held) == 0 {
+		return err
+	}
+	return take(ctx, held)
+}
+
+// note counts a batch and reports it. A remaining of -1 is not known now, and
+// is then what it was without this batch.
+func (c *collector) note(i, read int, added Added, remaining int64) {
+	c.mu.Lock()
+	p := &c.streams[i]
+	p.Read += int64(read)
+	p.Added.add(added)
+	if remaining < 0 && p.Remaining >= 0 {
+		remaining = max(0, p.Remaining-int64(read))
+	}
+	p.Remaining = remaining
+	c.mu.Unlock()
+	if c.cfg.Progress != nil {
+		c.report.Lock()
+		defer c.report.Unlock()
+		c.cfg.Progress(c.progress())
+	}
+}
+
+// take stores records. A record that the database refuses whatever is tried
+// goes to the quarantine, alone.
+func (c *collector) take(ctx context.Context, stream string, records []adapters.Record) (Added, error) {
+	added, err := c.store.Add(ctx, c.batch(stream, records))
+	if err == nil || !c.store.dialect.refuses(err) {
+		return added, err
+	}
+	if len(records) == 1 {
+		return c.store.Add(ctx, Batch{Quarantine: []Quarantined{{Stream: stream, Cause: err.Error(), Record: records[0]}}})
+	}
+	half := len(records) / 2
+	added, err = c.take(ctx, stream, records[:half])
+	if err != nil {
+		return added, err
+	}
+	rest, err := c.take(ctx, stream, records[half:])
+	added.add(rest)
+	return added, err
+}
+
+func (c *collector) batch(stream string, records []adapters.Record) Batch {
+	from := foreign.From{Broker: c.broker.Capabilities().Broker, Stream: stream, Names: c.cfg.Names, Redactor: c.cfg.Redactor}
+	type decoded struct {
+		d   envelope.DeadLetter
+		err error
+	}
+	all := make([]decoded, len(records))
+	inParts(len(records), func(i int) { all[i].d, all[i].err = Decode(records[i], from) })
+	b := Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
+	for i, r := range records {
+		if err := all[i].err; err != nil {
+			r.Native = nil
+			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: err.Error(), Record: r})
+			continue
+		}
+		b.Items = append(b.Items, Item{DeadLetter: all[i].d, Stream: stream, At: r.Position.Timestamp})
+	}
+	return b
+}
+
+// Decode reads a record of a dead letter stream, in all forms that package
+// foreign knows. It fails where there is no evidence that anything failed.
+func Decode(r adapters.Record, from foreign.From) (d envelope.DeadLetter, err error) {
+	defer func() {
+		if p := recover(); p != nil { // one record must not stop the others
+			err = fmt.Errorf("decoding it panicked: %v", p)
+		}
+	}()
+	d, format := foreign.Decode(r, from)
+	if format == foreign.FormatUnknown {
+		return envelope.DeadLetter{}, errors.New("it is in no form that is known: neither headers nor body say that anything failed")
+	}
+	if d.ID == "" {
+		d.ID = envelope.DeadLetterID(envelope.State{}, "", nil) // drawn
+	}
+	return d, nil
+}
+
+// audit writes what was collected from each stream.
+func (c *collector) audit(ctx context.Context) error {
+	action := "collect"
+	if c.cfg.Peek {
+		action = "peek"
+	}
+	for _, p := range c.progress().Streams {
+		if p.Read == 0 {
+			continue
+		}
+		err := c.store.Record(ctx, AuditEntry{
+			Author: c.cfg.Author, Action: action, Target: p.Stream, Total: int64(p.New),
+			Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d}`, p.Read, p.New, p.Duplicates, p.Quarantined),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/memory"
+	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/inventory"
+)
+
+var billing = adapters.Consumer{Topic: "orders", Group: "billing", Concurrency: 1}
+
+const dlq = "orders.billing.dlq"
+
+// bench is a broker with dead letter streams, as its consumers see it and as
+// the operator does.
+type bench struct {
+	*testing.T
+	broker  *memory.Broker
+	process adapters.Broker
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{T: t, broker: memory.New(memory.Config{})}
+	b.process = b.open()
+	if err := b.process.Ensure(t.Context(), billing); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.broker.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bench) open() adapters.Broker {
+	b.Helper()
+	p, err := b.broker.Opener().Open(b.Context(), adapters.OpenParams{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// fail dead-letters messages, as the chain does.
+func (b *bench) fail(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		s := envelope.State{
+			Broker: "memory", Attempt: 3, ConsumerGroup: "billing", Handler: "charge", ConsumerVersion: "1.8.2", Source: envelope.Position{Topic: "orders"},
+			Class: failure.ClassValidation, Nature: failure.NaturePermanent, Message: "no field \"amount\"", Reason: "permanent",
+			FirstAttemptAt: time.Now().Add(-time.Minute), DeadLetteredAt: time.Now(),
+		}
+		s.DeadLetterID = envelope.DeadLetterID(s, id, []byte(id))
+		pairs, _ := s.Pairs(0)
+		h := adapters.Handoff{Consumer: billing, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: id, Payload: []byte(id)}, State: pairs}
+		if err := b.process.Handoff(b.Context(), h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func numbered(prefix string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return ids
+}
+
+func collect(t *testing.T, s *inventory.Store, broker adapters.Broker, cfg inventory.CollectConfig) (inventory.StreamProgress, error) {
+	t.Helper()
+	cfg.Streams = append(cfg.Streams, dlq)
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	p, err := s.Collect(t.Context(), broker, cfg)
+	return p.Total(), err
+}
+
+func want(t *testing.T, what string, got inventory.StreamProgress, err error, read int64, added inventory.Added) {
+	t.Helper()
+	if err != nil || got.Read != read || got.Added != added {
+		t.Errorf("%s: read %d, %+v, %v; want read %d, %+v", what, got.Read, got.Added, err, read, added)
+	}
+}
+
+func TestCollectEmptiesTheStream(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	b.fail(numbered("m", 25)...)
+	var seen []int64
+	got, err := collect(t, s, b.process, inventory.CollectConfig{Batch: 10, Author: "ana", Progress: func(p inventory.Progress) { seen = append(seen, p.Total().Read) }})
+	want(t, "collect", got, err, 25, inventory.Added{New: 25})
+	if got.Remaining != 0 || b.broker.Depth(dlq) != 0 {
+		t.Errorf("%d remain, %d lie there", got.Remaining, b.broker.Depth(dlq))
+	}
+	if fmt.Sprint(seen) != "[10 20 25 25]" {
+		t.Errorf("progress %v", seen)
+	}
+	found, err := s.Find(t.Context(), "m7", 0)
+	if err != nil || len(found) != 1 || string(found[0].DeadLetter.FailedMessage.Payload) != "m7" || found[0].DeadLetter.Failure.Attempts != 3 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if a, err := s.Audit(t.Context(), dlq, 0); err != nil || len(a) != 1 || a[0].Author != "ana" || a[0].Total != 25 {
+		t.Errorf("audit %+v, %v", a, err)
+	}
+	got, err = collect(t, s, b.process, inventory.CollectConfig{})
+	want(t, "again", got, err, 0, inventory.Added{})
+}
+
+// O18: a record that cannot be read goes to its own list, and the rest goes on.
+func TestCollectGoesOnAfterWhatItCannotDecode(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	for i := range 60 {
+		if err := b.broker.Publish(dlq, adapters.Record{ID: fmt.Sprint("bare", i), Payload: []byte{byte(i), 0xff}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.fail("good")
+	got, err := collect(t, s, b.process, inventory.CollectConfig{Batch: 50})
+	want(t, "collect", got, err, 61, inventory.Added{New: 1, Quarantined: 60})
+	all, err := s.Quarantine(t.Context(), 0)
+	if err != nil || len(all) != 60 || !strings.Contains(all[0].Cause, "no form that is known") || string(all[0].Record.Payload) != "\x3b\xff" {
+		t.Errorf("%d in the quarantine, %v", len(all), err)
+	}
+}
+
+// O34: a record is removed after it is safe, so a crash in between brings it
+// again, and it counts once.
+func TestCrashBetweenCommitAndAck(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	b.fail(numbered("m", 20)...)
+	stop := errors.New("killed")
+	var batches int
+	err := b.process.(adapters.BatchDrainer).DrainBatch(t.Context(), dlq, 5, func(ctx context.Context, records []adapters.Record) error {
+		var items []inventory.Item
+		for _, r := range records {
+			d := envelope.FromState(envelope.Parse(r.Headers, time.Now()), r.ID, r.Key, r.Headers, r.Payload)
+			items = append(items, inventory.Item{DeadLetter: d, Stream: dlq})
+		}
+		add(t, s, items...)
+		if batches++; batches == 3 {
+			return stop // committed, and not acknowledged
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || b.broker.Depth(dlq) != 10 {
+		t.Fatalf("%v, %d left", err, b.broker.Depth(dlq))
+	}
+	got, err := collect(t, s, b.process, inventory.CollectConfig{})
+	want(t, "after it", got, err, 10, inventory.Added{New: 5, Duplicates: 5})
+	if g := groups(t, s); len(g) != 1 || g[0].Total != 20 || g[0].Aggregate.Count != 20 {
+		t.Errorf("groups %+v", g)
+	}
+}
+
+// An inventory that is down takes nothing from the broker.
+func TestNothingIsRemovedThatWasNotCommitted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s, err := inventory.Open(t.Context(), filepath.Join(t.TempDir(), "i.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.fail(numbered("m", 5)...)
+	if _, err := collect(t, s, b.process, inventory.CollectConfig{}); err == nil {
+		t.Error("no error")
+	}
+	if n := b.broker.Depth(dlq); n != 5 {
+		t.Errorf("%d of 5 left", n)
+	}
+}
+
+// O50: while the inventory is slow nothing fails and nothing piles up: the
+// records stay with the broker, and it can be seen how many.
+func TestSlowInventoryHoldsTheBrokerBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	path := filepath.Join(t.TempDir(), "i.db")
+	s := open(t, path)
+	b.fail(numbered("m", 50)...)
+	other, err := raw(t, path).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	first := make(chan int64, 100)
+	go func() {
+		got, err := collect(t, s, b.process, inventory.CollectConfig{Batch: 10, Progress: func(p inventory.Progress) { first <- p.Total().Remaining }})
+		want(t, "collect", got, err, 50, inventory.Added{New: 50})
+		done <- nil
+	}()
+	// Whatever it does meanwhile, nothing leaves the broker.
+	for range 100 {
+		if n := b.broker.Depth(dlq); n != 50 {
+			t.Fatalf("%d lie there, want 50", n)
+		}
+	}
+	if _, err := other.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if n := <-first; n != 40 {
+		t.Errorf("after the first batch %d are said to remain, want 40", n)
+	}
+}
+
+func TestFollowGoesOnUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b, s := newBench(t), open(t, filepath.Join(dir, "i.db"))
+		broken := errors.New("the broker is away")
+		b.fail("a")
+		b.broker.Inject(memory.Fault{On: memory.Drain, ID: "b", Do: memory.Fail(broken)})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan inventory.Progress)
+		go func() {
+			p, err := s.Collect(ctx, b.process, inventory.CollectConfig{Streams: []string{dlq, "other.dlq"}, Follow: true, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- p
+		}()
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		b.fail("b") // fails once, and is tried again
+		time.Sleep(time.Minute)
+		stop()
+		if got := (<-done).Total(); got.Read != 2 || got.New != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestPeekTakesNothingAndCollectingFillsIn(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		b, s := newBench(t), open(t, url)
+		b.fail(numbered("m", 12)...)
+		for _, step := range []struct {
+			what  string
+			cfg   inventory.CollectConfig
+			added inventory.Added
+		}{
+			{"peek without payloads", inventory.CollectConfig{Peek: true, LeaveOut: true, Batch: 5}, inventory.Added{New: 12}},
+			{"peek again", inventory.CollectConfig{Peek: true, LeaveOut: true}, inventory.Added{Duplicates: 12}},
+			{"collect", inventory.CollectConfig{}, inventory.Added{Duplicates: 12}},
+		} {
+			if n := b.broker.Depth(dlq); n != 12 {
+				t.Errorf("before %s: %d lie there", step.what, n)
+			}
+			got, err := collect(t, s, b.process, step.cfg)
+			want(t, step.what, got, err, 12, step.added)
+			e, err := s.Find(t.Context(), "m3", 0)
+			if err != nil || len(e) != 1 || e[0].LeftOut != step.cfg.LeaveOut || (e[0].DeadLetter.FailedMessage.Payload == nil) != step.cfg.LeaveOut {
+				t.Errorf("after %s: %+v, %v", step.what, e, err)
+			}
+		}
+		if g := groups(t, s); g[0].Total != 12 || b.broker.Depth(dlq) != 0 {
+			t.Errorf("%d in the inventory, %d left", g[0].Total, b.broker.Depth(dlq))
+		}
+	})
+}
+
+func TestWhatCannotBeAskedForIsRefused(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	b.fail("a")
+	onlyDrains := struct{ adapters.Broker }{b.process}
+	if _, err := collect(t, s, onlyDrains, inventory.CollectConfig{Peek: true}); !errors.Is(err, adapters.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	for _, cfg := range []inventory.CollectConfig{{LeaveOut: true}, {Peek: true, Follow: true}} {
+		if _, err := collect(t, s, b.process, cfg); err == nil {
+			t.Errorf("%+v is not refused", cfg)
+		}
+	}
+	if _, err := s.Collect(t.Context(), b.process, inventory.CollectConfig{}); err == nil {
+		t.Error("no stream is not refused")
+	}
+	// An adapter that only drains is slower, and does.
+	got, err := collect(t, s, onlyDrains, inventory.CollectConfig{})
+	want(t, "one by one", got, err, 1, inventory.Added{New: 1})
+}
