@@ -59,7 +59,7 @@ func retryFromTheBeginning(w *world) {
 
 // K22: messages wait under one policy, and are found under another one.
 func policyChange(w *world) {
-	delay := pick(w, 10*time.Second, time.Hour) // none must come back before the policy changes
+	delay := pick(w, max(10*time.Second, 25*w.h.Delay), time.Hour) // none must come back before the policy changes
 	p := w.start(app{handle: failFirst, config: func(c *spillway.Config) {
 		c.Policy.Backoff = policy.Backoff{Base: delay, Factor: 1, Max: delay, Jitter: policy.JitterFull}
 		c.Policy.Parking.Interval = delay
