@@ -33,6 +33,10 @@ type Config struct {
 	Concurrency int // of each; default 16
 	// Dir gets ledgers and logs of the processes. It must be empty.
 	Dir string
+	// Flow is how many messages must come to an end between two faults, for at most
+	// half a minute: on a busy machine, faults that follow each other leave no time
+	// for anything to fail. Default 0: none.
+	Flow int
 	// Only runs just the trials whose names contain one of these; empty means all.
 	Only []string
 	// Keep leaves the broker running, for a look after a violation.
@@ -204,7 +208,7 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	d.say("%d messages, %d + %d consumers, seed %d, for %s", d.cfg.Messages, len(d.acting), len(d.watching), d.cfg.Seed, d.cfg.Duration)
-	if err := d.trouble(ctx); err != nil {
+	if err := d.trouble(ctx, w); err != nil {
 		return nil, err
 	}
 	calm := time.Now()
@@ -277,7 +281,7 @@ func (d *driver) untilItFlows(ctx context.Context, w *watch) error {
 
 // trouble makes one of each fault, and then more, until the time is up. The
 // order depends on the seed alone; the moments depend on the machine too.
-func (d *driver) trouble(ctx context.Context) error {
+func (d *driver) trouble(ctx context.Context, w *watch) error {
 	trials := d.trials()
 	if len(trials) == 0 {
 		return errors.New("storm: no fault has such a name")
@@ -305,6 +309,9 @@ func (d *driver) trouble(ctx context.Context) error {
 		own := rand.New(rand.NewPCG(d.cfg.Seed, uint64(i)+2))
 		gap := between(own, min(d.cfg.Duration/200, time.Second), min(d.cfg.Duration/40, 4*time.Second))
 		pause(ctx, gap)
+		if err := d.flow(ctx, w); err != nil {
+			return err
+		}
 		if ctx.Err() != nil || i >= len(order) && !time.Now().Before(end) {
 			return ctx.Err()
 		}
@@ -327,6 +334,22 @@ func (d *driver) trouble(ctx context.Context) error {
 			return fmt.Errorf("storm: %s: %w", t.Name, err)
 		}
 	}
+}
+
+// flow waits until [Config].Flow more messages have ended.
+func (d *driver) flow(ctx context.Context, w *watch) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := w.read(); err != nil {
+		return err
+	}
+	wanted := min(w.ended[groupActing]+d.cfg.Flow, d.cfg.Messages)
+	for w.ended[groupActing] < wanted && pause(ctx, 100*time.Millisecond) {
+		if err := w.read(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *driver) trials() []Trial {
