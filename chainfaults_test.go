@@ -649,6 +649,36 @@ func TestForgedBrokerCountersMeanNothing(t *testing.T) {
 	})
 }
 
+// A dead letter that somebody moved back to its topic with the broker's own means,
+// such as SQS's console or a shovel, state and all, is a replay too. S35.
+func TestDeadLetterMovedBackByHandIsAReplay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := installed(t, spillway.Config{})
+		s.consume(func(*message.Message) error { return errors.New("no") })
+		s.start()
+		s.publish("body")
+		after(time.Hour)
+		moved, first := only(t, s.broker, dlqOf)
+		view := connect(t, s.broker)
+		if err := view.Drain(t.Context(), dlqOf, func(context.Context, adapters.Record) error { return s.broker.Publish(topic, moved) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := view.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Hour)
+		_, second := only(t, s.broker, dlqOf)
+		s.stop()
+		s.wantAttempts(1, 2, 3, 4, 5, 1, 2, 3, 4, 5)
+		if second.ReplayOf != first.DeadLetterID || second.DeadLetterID == first.DeadLetterID || second.ReplayCount != 1 {
+			t.Errorf("first %s; second %s of %s, replay %d", first.DeadLetterID, second.DeadLetterID, second.ReplayOf, second.ReplayCount)
+		}
+		if second.Source.Offset == nil || *second.Source.Offset != *first.Source.Offset {
+			t.Errorf("its position is %v, want that of the first delivery", second.Source)
+		}
+	})
+}
+
 // R27 and O15: a replay begins with a fresh budget of attempts, and what fails
 // again is a new dead letter that names the one it came from.
 func TestReplayHasAFreshBudgetAndKeepsItsLineage(t *testing.T) {

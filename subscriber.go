@@ -239,7 +239,7 @@ func (s *subscription) ending() bool {
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	d.Broker, d.State = s.sw.broker, trusted(d)
+	d.Broker, d.State = s.sw.broker, trusted(d, s.sw.broker.Capabilities())
 	if d.Stream == adapters.StreamSuspect && s.sw.outlived.take(d.ID) {
 		d.Count = 1
 	}
@@ -359,14 +359,17 @@ func (s *subscription) unsettled(d *adapters.Delivery) {
 // trusted is the state that came with a delivery, as far as it is ours: state
 // on the main stream was forged or leaked, unless it is that of a dead letter,
 // and state on the other streams counts only for the consumer that wrote it.
-func trusted(d *adapters.Delivery) envelope.State {
+func trusted(d *adapters.Delivery, caps adapters.Capabilities) envelope.State {
 	first := envelope.State{Attempt: 1}
+	if caps.CountedInPlace && d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain {
+		first.Attempt = max(d.Count, 1) // it stays where it is, and so does its state
+	}
 	st := envelope.Parse(d.Headers, time.Now())
 	switch {
 	case !st.BelongsTo(d.Consumer.Topic, d.Consumer.Group):
 		return first
 	case d.Stream == adapters.StreamMain && !st.DeadLetteredAt.IsZero() && st.DeadLetterID != "":
-		return broughtBack(st)
+		return broughtBack(st, first.Attempt)
 	case d.Stream == adapters.StreamMain:
 		return first
 	}
@@ -376,9 +379,9 @@ func trusted(d *adapters.Delivery) envelope.State {
 // broughtBack is the state of a dead letter that somebody moved to its topic
 // with the broker's own means: SQS's console, a shovel. It begins anew, for its
 // attempts are used up, and keeps its lineage.
-func broughtBack(st envelope.State) envelope.State {
+func broughtBack(st envelope.State, attempt int) envelope.State {
 	return envelope.State{
-		Attempt: 1, Source: st.Source, ConsumerGroup: st.ConsumerGroup,
+		Attempt: attempt, Source: st.Source, ConsumerGroup: st.ConsumerGroup,
 		ReplayOf: st.DeadLetterID, ReplayCount: min(st.ReplayCount+1, envelope.MaxCount),
 	}
 }

@@ -149,8 +149,16 @@ type Capabilities struct {
 	// OneGroup: a topic has one consumer group, because what one has read is gone
 	// for others. A second one of the process is refused.
 	OneGroup bool
-	// InPlaceRetry: RetryInPlace works.
+	// InPlaceRetry: RetryInPlace works. A hand-off to retry of a message that is
+	// out from the main stream, with its Native, keeps the state and leaves the
+	// message at its place once it is acknowledged; it comes again as one of the
+	// retry stream.
 	InPlaceRetry bool
+	// CountedInPlace: in place, no state can be kept. The message is returned at
+	// Delivery.Postponed instead of being handed off, and Delivery.Count of the
+	// main stream is the number of the attempt that begins; what is returned at a
+	// shutdown counts too.
+	CountedInPlace bool
 	// DelayStep is the most that Quantize lengthens d.
 	DelayStep func(d time.Duration) time.Duration
 	// MaxMetadataBytes bounds all header names and values of a record
@@ -185,7 +193,9 @@ type Subscription interface {
 type Settler interface {
 	// Ack tells the broker that the message is done with.
 	Ack(ctx context.Context, d *Delivery) error
-	// Return gives the message back, to be delivered again at once.
+	// Return gives the message back, to be delivered again at once; or, where
+	// Capabilities.CountedInPlace is true, at Delivery.Postponed, counted, and
+	// those behind it with the same key after it.
 	Return(ctx context.Context, d *Delivery) error
 }
 
@@ -219,7 +229,8 @@ type Delivery struct {
 	// Settler settles this delivery.
 	Settler Settler
 
-	owner *message.Message
+	owner     *message.Message
+	postponed time.Time // see Postpone
 }
 
 // Record is a message as a broker holds it.

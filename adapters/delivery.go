@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -43,3 +44,12 @@ func DeliveryFrom(ctx context.Context) (*Delivery, bool) {
 	d, ok := ctx.Value(deliveryKey{}).(*Delivery)
 	return d, ok
 }
+
+// Postpone notes that the delivery, which is going to be returned, has failed and
+// is to come again at due, at its place. The chain calls it, for consumers that
+// retry in place.
+func (d *Delivery) Postpone(due time.Time) { d.postponed = due }
+
+// Postponed is when a delivery that is returned is to come again; the zero time
+// means at once.
+func (d *Delivery) Postponed() time.Time { return d.postponed }

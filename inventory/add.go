@@ -48,7 +48,7 @@ const rowsOfOne = 64
 const (
 	intoDeadLetters = `INSERT INTO dead_letters (id, id_hash, fingerprint, group_id, state, stream, message_hash, aggregate_hash, key_hash,
 		failed_at, collected_at, purged_at, document, raw_key, headers, payload)
-		VALUES (?, ?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id_hash) DO NOTHING RETURNING id_hash`
+		VALUES (?, ?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id_hash) DO NOTHING`
 	intoGroups = `INSERT INTO triage_groups (id, class, version, signature_id, signature, total, still_open, first_failed, last_failed, collected_at, aggregate)
 		VALUES (?, ?, ?, ?, ?, 0, 0, ?, ?, ?, '') ON CONFLICT (id) DO NOTHING`
 	intoVersions = `INSERT INTO versions (consumer, version, first_seen) VALUES (?, ?, ?)
@@ -63,19 +63,6 @@ func many(statement string, n int) string {
 	return head + "VALUES (" + values + ")" + strings.Repeat(", ("+values+")", n-1) + tail
 }
 
-// prepare prepares the statements that are run for every batch.
-func (s *Store) prepare(ctx context.Context) error {
-	s.insert = map[string]*sql.Stmt{}
-	for _, statement := range []string{intoDeadLetters} {
-		stmt, err := s.db.PrepareContext(ctx, s.dialect.rebind(many(statement, rowsOfOne)))
-		if err != nil {
-			return err
-		}
-		s.insert[statement] = stmt
-	}
-	return nil
-}
-
 // Add stores a batch, all of it or nothing. What is there already counts as a
 // duplicate. On return it is committed.
 func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
@@ -85,10 +72,14 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 		return Added{}, fmt.Errorf("inventory: add: %w", err)
 	}
 	// One order for all, so that two instances wait for each other at most once.
+	// And it is that of the index.
 	sorted := slices.Clone(rows)
-	slices.SortStableFunc(sorted, func(a, b *row) int { return strings.Compare(a.id, b.id) })
+	slices.SortStableFunc(sorted, func(a, b *row) int { return cmp.Compare(a.hash, b.hash) })
 	var added Added
-	err = s.inTx(ctx, func(tx *tx) error {
+	err = s.inTxOf(ctx, s.adds, func(tx *tx) error {
+		if err := tx.overwriting(ctx, false); err != nil {
+			return err
+		}
 		isFresh, err := tx.addRows(ctx, sorted)
 		if err != nil {
 			return err
@@ -117,26 +108,29 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 func rowsOf(items []Item, now time.Time, leaveOut bool) ([]*row, error) {
 	rows := make([]row, len(items))
 	pointers := make([]*row, len(items))
-	part := max(32, (len(items)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	errs := make([]error, len(items))
+	inParts(len(items), func(i int) {
+		rows[i], errs[i] = rowOf(&items[i], now)
+		if leaveOut {
+			rows[i].leaveOut()
+		}
+		pointers[i] = &rows[i]
+	})
+	return pointers, errors.Join(errs...)
+}
+
+// inParts calls do for 0 to n-1, on all processors if it is worth it.
+func inParts(n int, do func(i int)) {
+	part := max(64, (n+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
-	errs := make([]error, len(items)/part+1)
-	for p := 0; p*part < len(items); p++ {
+	for from := 0; from < n; from += part {
 		wg.Go(func() {
-			for i := p * part; i < min((p+1)*part, len(items)); i++ {
-				var err error
-				if rows[i], err = rowOf(&items[i], now); err != nil {
-					errs[p] = err
-					return
-				}
-				if leaveOut {
-					rows[i].leaveOut()
-				}
-				pointers[i] = &rows[i]
+			for i := from; i < min(from+part, n); i++ {
+				do(i)
 			}
 		})
 	}
 	wg.Wait()
-	return pointers, errors.Join(errs...)
 }
 
 // addRows inserts what is new, and returns it.
@@ -147,9 +141,9 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 		mine := map[int64]*row{}
 		once := rows[:0:0]
 		for _, r := range rows {
-			switch have := mine[hashOf(r.id)]; {
+			switch have := mine[r.hash]; {
 			case have == nil:
-				mine[hashOf(r.id)] = r
+				mine[r.hash] = r
 				once = append(once, r)
 			case !bytes.Equal(have.fingerprint, r.fingerprint):
 				again = append(again, r)
@@ -161,7 +155,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 		}
 		var present []*row
 		for _, r := range once {
-			if inserted[hashOf(r.id)] {
+			if inserted[r.hash] {
 				fresh[r] = true
 			} else {
 				present = append(present, r)
@@ -172,7 +166,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 			return nil, err
 		}
 		for _, r := range others {
-			r.id = r.otherID()
+			r.rename()
 		}
 		rows = append(again, others...)
 	}
@@ -181,7 +175,7 @@ func (t *tx) addRows(ctx context.Context, rows []*row) (map[*row]bool, error) {
 
 func (r *row) values() []any {
 	return []any{
-		r.id, hashOf(r.id), r.fingerprint, r.group, r.stream, r.messageID, r.aggregate, r.keyHash,
+		r.id, r.hash, r.fingerprint, r.group, r.stream, r.messageID, r.aggregate, r.keyHash,
 		r.failed, r.collectedAt, r.purgedAt, r.document, r.key, r.headers, r.payload,
 	}
 }
@@ -189,34 +183,67 @@ func (r *row) values() []any {
 // insertRows returns the hashes of ids that were not there.
 func (t *tx) insertRows(ctx context.Context, rows []*row) (map[int64]bool, error) {
 	inserted := make(map[int64]bool, len(rows))
+	note := func(scan func(...any) error) error {
+		var hash int64
+		err := scan(&hash)
+		inserted[hash] = true
+		return err
+	}
+	var last int64 // seq before
+	if !t.s.dialect.returning {
+		if err := t.row(ctx, `SELECT COALESCE(MAX(seq), 0) FROM dead_letters`).Scan(&last); err != nil {
+			return nil, err
+		}
+	}
+	n := int64(0)
 	var args []any
 	for chunk := range slices.Chunk(rows, rowsOfOne) {
 		args = args[:0]
 		for _, r := range chunk {
 			args = append(args, r.values()...)
 		}
-		res, err := t.run(ctx, intoDeadLetters, len(chunk), args)
-		err = each(res, err, func(scan func(...any) error) error {
-			var hash int64
-			if err := scan(&hash); err != nil {
-				return err
+		if t.s.dialect.returning {
+			res, err := t.insertQuery(ctx, len(chunk), args)
+			if err := each(res, err, note); err != nil {
+				return nil, err
 			}
-			inserted[hash] = true
-			return nil
-		})
+			continue
+		}
+		added, err := t.insertExec(ctx, len(chunk), args)
 		if err != nil {
 			return nil, err
 		}
+		n += added
 	}
-	return inserted, nil
+	switch {
+	case t.s.dialect.returning:
+		return inserted, nil
+	case n == int64(len(rows)): // nearly always
+		for _, r := range rows {
+			inserted[r.hash] = true
+		}
+		return inserted, nil
+	}
+	res, err := t.query(ctx, `SELECT id_hash FROM dead_letters WHERE seq > ?`, last)
+	return inserted, each(res, err, note)
 }
 
-// run runs a statement that inserts n rows.
-func (t *tx) run(ctx context.Context, statement string, n int, args []any) (*sql.Rows, error) {
+func (t *tx) insertQuery(ctx context.Context, n int, args []any) (*sql.Rows, error) {
 	if n == rowsOfOne {
-		return t.StmtContext(ctx, t.s.insert[statement]).QueryContext(ctx, args...)
+		return t.StmtContext(ctx, t.s.insert).QueryContext(ctx, args...)
 	}
-	return t.query(ctx, many(statement, n), args...)
+	return t.query(ctx, many(t.s.dialect.insert, n), args...)
+}
+
+func (t *tx) insertExec(ctx context.Context, n int, args []any) (int64, error) {
+	if n != rowsOfOne {
+		return t.exec(ctx, many(t.s.dialect.insert, n), args...)
+	}
+	r, err := t.StmtContext(ctx, t.s.insert).ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
 }
 
 // leftOut is the time of purging of what was never there.
@@ -226,10 +253,24 @@ func (r *row) leaveOut() {
 	r.purgedAt, r.key, r.keyHash, r.headers, r.payload = leftOut, nil, nil, "", nil
 }
 
+// overwriting has a transaction of adds overwrite what it frees from here on:
+// it moves rows.
+func (t *tx) overwriting(ctx context.Context, on bool) error {
+	if t.s.dialect.name != sqlite.name {
+		return nil
+	}
+	value := map[bool]string{true: "ON", false: "OFF"}[on]
+	_, err := t.exec(ctx, "PRAGMA secure_delete = "+value)
+	return err
+}
+
 // fillIn completes a dead letter that was only looked at.
 func (t *tx) fillIn(ctx context.Context, r *row) error {
+	if err := t.overwriting(ctx, true); err != nil {
+		return err
+	}
 	_, err := t.exec(ctx, `UPDATE dead_letters SET purged_at = 0, raw_key = ?, key_hash = ?, headers = ?, payload = ?, document = ?, stream = ?
-		WHERE id_hash = ? AND purged_at = ?`, r.key, r.keyHash, r.headers, r.payload, r.document, r.stream, hashOf(r.id), leftOut)
+		WHERE id_hash = ? AND purged_at = ?`, r.key, r.keyHash, r.headers, r.payload, r.document, r.stream, r.hash, leftOut)
 	return err
 }
 
@@ -240,7 +281,7 @@ func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error)
 		byHash := map[int64]*row{}
 		args := make([]any, len(chunk))
 		for i, r := range chunk {
-			byHash[hashOf(r.id)], args[i] = r, hashOf(r.id)
+			byHash[r.hash], args[i] = r, r.hash
 		}
 		var incomplete []*row
 		res, err := t.query(ctx, `SELECT id_hash, fingerprint, purged_at FROM dead_letters WHERE id_hash IN (?`+strings.Repeat(", ?", len(chunk)-1)+`)`, args...)
@@ -358,7 +399,10 @@ func (t *tx) closeLate(ctx context.Context, group string, rows []*row) (map[*row
 			continue
 		}
 		late[r] = true
-		_, err := t.exec(ctx, `UPDATE dead_letters SET state = 'closed', closed_at = ?, closed_by = ? WHERE id_hash = ?`, r.collectedAt, d.Seq, hashOf(r.id))
+		if err := t.overwriting(ctx, true); err != nil {
+			return nil, err
+		}
+		_, err := t.exec(ctx, `UPDATE dead_letters SET state = 'closed', closed_at = ?, closed_by = ? WHERE id_hash = ?`, r.collectedAt, d.Seq, r.hash)
 		if err != nil {
 			return nil, err
 		}

@@ -289,16 +289,20 @@ func (c *collector) take(ctx context.Context, stream string, records []adapters.
 
 func (c *collector) batch(stream string, records []adapters.Record) Batch {
 	from := foreign.From{Broker: c.broker.Capabilities().Broker, Stream: stream, Names: c.cfg.Names, Redactor: c.cfg.Redactor}
-	b := Batch{LeaveOut: c.cfg.LeaveOut}
-	b.Items = make([]Item, 0, len(records))
-	for _, r := range records {
-		d, err := Decode(r, from)
-		if err != nil {
+	type decoded struct {
+		d   envelope.DeadLetter
+		err error
+	}
+	all := make([]decoded, len(records))
+	inParts(len(records), func(i int) { all[i].d, all[i].err = Decode(records[i], from) })
+	b := Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
+	for i, r := range records {
+		if err := all[i].err; err != nil {
 			r.Native = nil
 			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: err.Error(), Record: r})
 			continue
 		}
-		b.Items = append(b.Items, Item{DeadLetter: d, Stream: stream, At: r.Position.Timestamp})
+		b.Items = append(b.Items, Item{DeadLetter: all[i].d, Stream: stream, At: r.Position.Timestamp})
 	}
 	return b
 }

@@ -20,15 +20,23 @@ type dialect struct {
 	lock      string
 	forUpdate string // ends a query whose rows are changed next
 	numbered  bool   // parameters are $1 and not ?
+	// insert inserts a dead letter, unless its id is there. With returning it
+	// returns the hash of the id if it was not; otherwise nobody else inserts
+	// meanwhile, so what is new has a higher seq.
+	insert    string
+	returning bool
 }
 
 var (
 	sqlite = dialect{
-		name:  "sqlite",
-		types: strings.NewReplacer("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT", "{bytes}", "BLOB", "{clustered}", "WITHOUT ROWID"),
+		name:   "sqlite",
+		insert: intoDeadLetters,
+		types:  strings.NewReplacer("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT", "{bytes}", "BLOB", "{clustered}", "WITHOUT ROWID"),
 	}
 	postgres = dialect{
 		name:      "postgres",
+		insert:    intoDeadLetters + " RETURNING id_hash",
+		returning: true,
 		types:     strings.NewReplacer("{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "{bytes}", "BYTEA", "{clustered}", ""),
 		lock:      "SELECT pg_advisory_xact_lock(7735260194)",
 		forUpdate: " FOR UPDATE",

@@ -33,6 +33,8 @@ type Entry struct {
 	Stream      string // that it was collected from
 	FailedAt    time.Time
 	CollectedAt time.Time
+	ClosedAt    time.Time // zero while it is open
+	ClosedBy    int64     // the disposition; zero while it is open
 	// PurgedAt is when its payload, key and headers were removed; zero if they
 	// are there.
 	PurgedAt time.Time
@@ -137,13 +139,13 @@ func (s *Store) group(ctx context.Context, prefix string) (Group, error) {
 // after is behind everything that begins with prefix, among ids in ASCII.
 func after(prefix string) string { return prefix + "\x7f" }
 
-const entryColumns = `id, group_id, state, stream, failed_at, collected_at, purged_at, document, raw_key, headers, payload`
+const entryColumns = `id, group_id, state, stream, failed_at, collected_at, closed_at, closed_by, purged_at, document, raw_key, headers, payload`
 
 func scanEntry(scan func(...any) error) (e Entry, err error) {
 	var id, document, headers string
-	var failed, collected, purged int64
+	var failed, collected, closed, purged int64
 	var key, payload []byte
-	if err := scan(&id, &e.Group, &e.State, &e.Stream, &failed, &collected, &purged, &document, &key, &headers, &payload); err != nil {
+	if err := scan(&id, &e.Group, &e.State, &e.Stream, &failed, &collected, &closed, &e.ClosedBy, &purged, &document, &key, &headers, &payload); err != nil {
 		return Entry{}, err
 	}
 	if e.DeadLetter, err = envelope.DecodeDeadLetter([]byte(document)); err != nil {
@@ -160,7 +162,7 @@ func scanEntry(scan func(...any) error) (e Entry, err error) {
 		return Entry{}, fmt.Errorf("dead letter %s: %w", id, err)
 	}
 	e.DeadLetter.ID = id
-	e.FailedAt, e.CollectedAt = timeOf(failed), timeOf(collected)
+	e.FailedAt, e.CollectedAt, e.ClosedAt = timeOf(failed), timeOf(collected), timeOf(closed)
 	if e.LeftOut = purged == leftOut; !e.LeftOut {
 		e.PurgedAt = timeOf(purged)
 	}

@@ -29,7 +29,10 @@ type Item struct {
 
 // row is a dead letter as it is stored, and the facts that groups count.
 type row struct {
+	base                          string // the id before it was renamed, if it was
+	renamed                       int    // times
 	id, stream, document, headers string
+	hash                          int64 // of id
 	fingerprint, key, payload     []byte
 	messageID, aggregate, keyHash any // hashes, or nil
 	failed, collectedAt, purgedAt int64
@@ -78,6 +81,7 @@ func rowOf(it *Item, now time.Time) (row, error) {
 	}
 	e.ID, e.Class, e.Version = r.id, indexed(e.Class), indexed(e.Version)
 	e.Code, e.Consumer, e.Topic, e.Aggregate = plain(e.Code), r.consumer, r.topic, plain(e.Aggregate)
+	r.hash = hashOf(r.id)
 	r.signature = signature.Of(plain(e.Text))
 	r.group = triage.GroupID(e.Key(r.signature))
 
@@ -137,10 +141,16 @@ func fingerprint(d *envelope.DeadLetter) []byte {
 	return h.Sum(nil)
 }
 
-// otherID is the id of a dead letter whose own is taken by another one.
-func (r *row) otherID() string {
-	head, _, _ := strings.Cut(r.id, "~")
-	return head + "~" + hex.EncodeToString(r.fingerprint[:8])
+// rename gives r another id: its own belongs to another dead letter. The same
+// record gets the same ids each time, and in the end one that nobody has.
+func (r *row) rename() {
+	if r.renamed == 0 {
+		r.base = r.id
+	}
+	r.renamed++
+	n := min(8*r.renamed, len(r.fingerprint))
+	r.id = r.base + "~" + hex.EncodeToString(r.fingerprint[:n]) + strings.Repeat("~", r.renamed-n/8)
+	r.hash = hashOf(r.id)
 }
 
 // lookedUp is what an id is looked up by; nil for none.

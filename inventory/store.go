@@ -31,7 +31,10 @@ var (
 type Store struct {
 	db      *sql.DB
 	dialect dialect
-	insert  map[string]*sql.Stmt // by what they insert; of many rows each
+	// adds is for what only adds. In SQLite its connection leaves alone what it
+	// frees, of which there is nothing to hide; that saves a quarter of the time.
+	adds   *sql.DB
+	insert *sql.Stmt // of many dead letters, on adds
 }
 
 // Open opens the inventory at rawURL, makes it if there is none, and brings it
@@ -51,29 +54,42 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 	return s, nil
 }
 
-func open(ctx context.Context, rawURL string) (*Store, error) {
-	s := &Store{dialect: postgres}
-	driver, source := "pgx", rawURL
-	if path, ok := filePath(rawURL); ok {
+func open(ctx context.Context, rawURL string) (_ *Store, err error) {
+	s := new(Store)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	path, isFile := filePath(rawURL)
+	if !isFile {
+		s.dialect = postgres
+		if s.db, err = sql.Open("pgx", rawURL); err != nil {
+			return nil, err
+		}
+		s.adds = s.db
+	} else {
+		s.dialect = sqlite
 		if err := prepareFile(path); err != nil {
 			return nil, err
 		}
-		s.dialect, driver, source = sqlite, "sqlite", sqliteSource(path)
+		if s.db, err = sql.Open("sqlite", sqliteSource(path, "secure_delete(ON)")); err != nil {
+			return nil, err
+		}
+		if s.adds, err = sql.Open("sqlite", sqliteSource(path, "secure_delete(OFF)")); err != nil {
+			return nil, err
+		}
 	}
-	var err error
-	if s.db, err = sql.Open(driver, source); err != nil {
+	for _, db := range []*sql.DB{s.db, s.adds} {
+		// Writers of SQLite wait for each other anyway, and PostgreSQL is shared.
+		db.SetMaxOpenConns(4)
+		db.SetMaxIdleConns(4)
+	}
+	if err := s.migrate(ctx); err != nil {
 		return nil, err
 	}
-	// Writers of SQLite wait for each other anyway, and PostgreSQL is shared.
-	s.db.SetMaxOpenConns(4)
-	s.db.SetMaxIdleConns(4)
-	if err = s.migrate(ctx); err == nil {
-		err = s.prepare(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	s.insert, err = s.adds.PrepareContext(ctx, s.dialect.rebind(many(s.dialect.insert, rowsOfOne)))
+	return s, err
 }
 
 // Exists reports whether there is an inventory at rawURL, so that nobody makes
@@ -90,10 +106,16 @@ func Exists(rawURL string) bool {
 // Close releases the database.
 func (s *Store) Close() error {
 	var errs []error
-	for _, stmt := range s.insert {
-		errs = append(errs, stmt.Close())
+	if s.insert != nil {
+		errs = append(errs, s.insert.Close())
 	}
-	return errors.Join(append(errs, s.db.Close())...)
+	if s.adds != nil && s.adds != s.db {
+		errs = append(errs, s.adds.Close())
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // filePath returns the path of a SQLite file, and false for a PostgreSQL.
@@ -144,12 +166,12 @@ func prepareFile(path string) error {
 }
 
 // sqliteSource says how a file is opened. What was committed must survive a
-// loss of power, because its record is acknowledged next: hence FULL. What is
-// deleted is overwritten, because a purge is for privacy.
-func sqliteSource(path string) string {
+// loss of power, because its record is acknowledged next: hence FULL. With
+// secure_delete, what is deleted is overwritten, because a purge is for privacy.
+func sqliteSource(path, more string) string {
 	options := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", "secure_delete(ON)",
-		"foreign_keys(OFF)", "cache_size(-65536)", "wal_autocheckpoint(4000)", "temp_store(MEMORY)",
+		"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", more,
+		"cache_size(-65536)", "wal_autocheckpoint(4000)", "temp_store(MEMORY)",
 	}}
 	escaped := (&url.URL{Path: path}).EscapedPath()
 	return "file:" + escaped + "?" + options.Encode()
@@ -158,17 +180,21 @@ func sqliteSource(path string) string {
 // inTx runs do in a transaction, again if the database says that it lost a race
 // with another one.
 func (s *Store) inTx(ctx context.Context, do func(tx *tx) error) error {
+	return s.inTxOf(ctx, s.db, do)
+}
+
+func (s *Store) inTxOf(ctx context.Context, db *sql.DB, do func(tx *tx) error) error {
 	const most = 5
 	for try := 1; ; try++ {
-		err := s.once(ctx, do)
+		err := s.once(ctx, db, do)
 		if err == nil || try == most || !s.dialect.lostRace(err) {
 			return err
 		}
 	}
 }
 
-func (s *Store) once(ctx context.Context, do func(tx *tx) error) error {
-	t, err := s.db.BeginTx(ctx, nil)
+func (s *Store) once(ctx context.Context, db *sql.DB, do func(tx *tx) error) error {
+	t, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

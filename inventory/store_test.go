@@ -379,3 +379,85 @@ func TestDeletedBytesAreOverwritten(t *testing.T) {
 		t.Error("the payload is still in the file")
 	}
 }
+
+// O26: 2,000 failures of three causes are three lines.
+func TestTwoThousandFailuresAreThreeGroups(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "i.db"))
+	causes := []string{"order %d: no field \"amount\"", "dial tcp 10.0.0.%d:5432: connection refused", "customer %d not found"}
+	var items []inventory.Item
+	for i := range 2000 {
+		items = append(items, letter(fmt.Sprint(i), fmt.Sprintf(causes[i%3], i%200), ago(time.Duration(i)*time.Second)))
+	}
+	add(t, s, items...)
+	report, err := s.Triage(t.Context(), inventory.TriageOptions{})
+	if err != nil || len(report.Groups) != 3 || report.Messages != 2000 || report.Report.Groups[0].Count != 667 {
+		t.Errorf("%d groups, %d messages, %v", len(report.Report.Groups), report.Messages, err)
+	}
+	// The same as one pass over a file.
+	at := time.Now()
+	kept := map[triage.Key]*triage.Aggregate{}
+	var all []*triage.Aggregate
+	for _, it := range items {
+		e := triage.EntryOf(it.DeadLetter)
+		sig := signature.Of(e.Text)
+		if kept[e.Key(sig)] == nil {
+			kept[e.Key(sig)] = triage.NewAggregate(e, sig)
+			all = append(all, kept[e.Key(sig)])
+		}
+		kept[e.Key(sig)].Add(e)
+	}
+	want, err := json.Marshal(triage.NewReport(all, triage.Options{Now: at}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err = s.Triage(t.Context(), inventory.TriageOptions{Now: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(report.Report)
+	if diff := cmp.Diff(string(want), string(got)); err != nil || diff != "" {
+		t.Errorf("%v (-file +inventory):\n%s", err, diff)
+	}
+}
+
+// An id that is made up to meet the one that a twin would get stops nothing.
+func TestIDsThatAreMadeUp(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "i.db"))
+	twin := letter("a", "boom", monday)
+	twin.DeadLetter.FailedMessage.Payload = []byte("another")
+	add(t, s, letter("a", "boom", monday), twin)
+	all, err := s.DeadLetters(t.Context(), inventory.Filter{})
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d, %v", len(all), err)
+	}
+	taken := all[0].DeadLetter.ID + all[1].DeadLetter.ID[len("a"):] // a~...
+	other := open(t, filepath.Join(t.TempDir(), "other.db"))
+	for range 2 {
+		if got := add(t, other, letter(taken, "made up", monday), letter("a", "boom", monday), twin); got.New+got.Duplicates != 3 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if all, err := other.DeadLetters(t.Context(), inventory.Filter{}); err != nil || len(all) != 3 {
+		t.Errorf("%d, %v", len(all), err)
+	}
+}
+
+// Whatever headers a record has, they come back.
+func FuzzHeaders(f *testing.F) {
+	f.Add("header", []byte("value"), "int", "other", []byte(nil))
+	f.Add("\xff", []byte{0xfe, 0}, "", "", []byte{})
+	f.Fuzz(func(t *testing.T, key string, value []byte, kind, other string, more []byte) {
+		want := []adapters.Header{{Key: key, Value: value, Type: strings.ToValidUTF8(kind, "?")}, {Key: other, Value: more}}
+		text, err := inventory.EncodeHeaders(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := inventory.DecodeHeaders(string(text))
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		_, _ = inventory.DecodeHeaders(key) // a garbled one is an error, and no panic
+	})
+}

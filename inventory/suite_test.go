@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -127,4 +128,54 @@ func groups(t *testing.T, s *inventory.Store) []inventory.Group {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// The rights that docs/inventory.md asks for are enough for all that an
+// operator does.
+func TestRightsAsDocumented(t *testing.T) {
+	t.Parallel()
+	owner := postgresURL(t)
+	open(t, owner) // makes the tables
+	page, err := os.ReadFile("../docs/inventory.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```sql\n")
+	grants, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("docs/inventory.md has no rights in SQL")
+	}
+	u, err := url.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role, schema := "r_"+strings.ToLower(rand.Text()), u.Query().Get("search_path")
+	run(t, owner, "CREATE ROLE "+role+" LOGIN PASSWORD 'pw'")
+	t.Cleanup(func() { run(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	run(t, owner, strings.NewReplacer("SCHEMA inventory", "SCHEMA "+schema, "inventory.", schema+".", "TO operator", "TO "+role).Replace(grants))
+
+	u.User = url.UserPassword(role, "pw")
+	s := open(t, u.String())
+	add(t, s, letters("a", "boom", 3, ago(time.Hour))...)
+	if _, err := s.Add(t.Context(), inventory.Batch{Items: letters("b", "boom", 3, ago(100*24*time.Hour)), Quarantine: []inventory.Quarantined{{Stream: "dlq"}}, LeaveOut: true}); err != nil {
+		t.Error(err)
+	}
+	add(t, s, letters("b", "boom", 3, ago(100*24*time.Hour))...)
+	g := groups(t, s)[0].ID
+	closeGroup(t, s, inventory.Decision{Group: g, Reason: inventory.ReasonTestData})
+	add(t, s, letter("late", "boom", ago(time.Hour)))
+	if _, err := s.Reopen(t.Context(), inventory.Decision{Group: g, Author: "ana"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Sweep(t.Context(), inventory.Retention{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Triage(t.Context(), inventory.TriageOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, statement := range []string{"DELETE FROM dead_letters", "UPDATE audit SET author = ''", "DROP TABLE audit"} {
+		if _, err := raw(t, u.String()).Exec(statement); err == nil || !strings.Contains(err.Error(), "permission denied") && !strings.Contains(err.Error(), "must be owner") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
 }

@@ -10,6 +10,9 @@ import (
 
 // TriageOptions are those of [Store.Triage].
 type TriageOptions struct {
+	// Now is the present, to which an ongoing episode reaches; zero means the
+	// time of the call.
+	Now        time.Time
 	Thresholds triage.Thresholds
 	// Redact takes secrets and personal data out of texts that are shown; nil
 	// shows them as they are.
@@ -66,7 +69,7 @@ func (s *Store) Triage(ctx context.Context, opts TriageOptions) (Triage, error) 
 		}
 	}
 	report := triage.NewReport(all, triage.Options{
-		Thresholds: opts.Thresholds, Redact: opts.Redact,
+		Now: opts.Now, Thresholds: opts.Thresholds, Redact: opts.Redact,
 		Standing: func(a *triage.Aggregate) triage.Standing { return of[a] },
 	})
 	t.Report = triage.Report{Undecodable: quarantined, Groups: []triage.Group{}}

@@ -226,7 +226,7 @@ func (a *attempt) beforeHandler() (handled bool, err error) {
 			Nature: failure.NatureUnknown, Class: failure.ClassConsumerCrash,
 			Err: fmt.Errorf("delivered %d times, alone, without an outcome: it ends its consumer, or something outside the chain gives it back", d.Count-1),
 		}, policy.ReasonConsumerCrash)
-	case d.Count > SuspectAfter && !a.fromDeadLetters():
+	case d.Count > SuspectAfter && !a.fromDeadLetters() && !a.inPlace():
 		return true, a.suspect()
 	}
 	return false, nil
@@ -350,6 +350,9 @@ func (a *attempt) decide(f failure.Failure) error {
 
 	switch decision := decision.(type) {
 	case policy.Retry:
+		if a.inPlace() {
+			return a.postpone(f, now.Add(a.broker().Quantize(decision.Due.Sub(now))))
+		}
 		next := a.state(f)
 		next.Attempt++
 		next.Hops = 0
@@ -363,6 +366,23 @@ func (a *attempt) decide(f failure.Failure) error {
 	default:
 		return a.giveBack()
 	}
+}
+
+// inPlace reports whether a message that is to be tried again stays where it is,
+// without its state. The broker's count of its deliveries then is that of its
+// attempts, and no sign of a crash. One that the handler has settled by itself is
+// gone from there.
+func (a *attempt) inPlace() bool {
+	d := a.delivery
+	return d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain && !closed(a.msg.Acked()) &&
+		a.broker().Capabilities().CountedInPlace
+}
+
+// postpone leaves the message to the broker until due.
+func (a *attempt) postpone(f failure.Failure, due time.Time) error {
+	a.delivery.Postpone(due)
+	a.finish(OutcomeInfo{Outcome: OutcomeRetried, Failure: f, DueAt: due})
+	return ErrReturned
 }
 
 // giveBack returns the delivery, uncounted.

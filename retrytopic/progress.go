@@ -28,6 +28,9 @@ type Progress struct {
 	Offsets *Offsets
 	// Owner is whoever holds the partition, or held it last.
 	Owner uint64
+	// Topic tells the topic from another one of its name: positions outlive a
+	// topic that is deleted. Zero means that it is not known.
+	Topic uint64
 	// Running: the owner has not let go of it, or could not say so.
 	Running bool
 	// Careful: what is handed out is among the trials before it is handed out.
@@ -64,9 +67,10 @@ func (p Progress) Encode() string {
 	if p.Careful {
 		flags |= 2
 	}
-	raw := make([]byte, 0, 16+len(bitmap)+5*len(p.Trials))
+	raw := make([]byte, 0, 32+len(bitmap)+5*len(p.Trials))
 	raw = append(raw, flags)
 	raw = binary.LittleEndian.AppendUint64(raw, p.Owner)
+	raw = binary.LittleEndian.AppendUint64(raw, p.Topic)
 	raw = binary.AppendUvarint(raw, uint64(len(bitmap)))
 	raw = append(raw, bitmap...)
 	for _, offset := range []int64{p.Blamed, p.Until} {
@@ -93,11 +97,12 @@ func DecodeProgress(mark int64, text string) (Progress, error) {
 		return Progress{}, errProgress
 	}
 	raw, err := base64.RawStdEncoding.DecodeString(encoded)
-	if err != nil || len(raw) < 9 {
+	if err != nil || len(raw) < 17 {
 		return Progress{}, errProgress
 	}
 	p := Progress{Running: raw[0]&1 != 0, Careful: raw[0]&2 != 0, Owner: binary.LittleEndian.Uint64(raw[1:])}
-	raw = raw[9:]
+	p.Topic = binary.LittleEndian.Uint64(raw[9:])
+	raw = raw[17:]
 	size, raw, err := uvarint(raw)
 	if err != nil || size > MaxSpan/8 || size > uint64(len(raw)) {
 		return Progress{}, fmt.Errorf("%w: its bitmap is broken", errProgress)

@@ -225,7 +225,7 @@ func TestOffsetsAreBounded(t *testing.T) {
 	if o.Fits(retrytopic.MaxSpan) {
 		t.Errorf("%d fits above an unfinished 0", retrytopic.MaxSpan)
 	}
-	p := retrytopic.Progress{Offsets: o, Owner: 1<<64 - 1, Running: true, Careful: true, Blamed: retrytopic.MaxSpan, Until: 1 << 50}
+	p := retrytopic.Progress{Offsets: o, Owner: 1<<64 - 1, Topic: 1<<64 - 1, Running: true, Careful: true, Blamed: retrytopic.MaxSpan, Until: 1 << 50}
 	for i := range 3 * int64(retrytopic.MaxTrials) {
 		p.Trials = append(p.Trials, retrytopic.Trial{Offset: retrytopic.MaxSpan - 1000 + i, Crashes: 5, Out: true})
 	}
@@ -252,7 +252,7 @@ func TestProgressSurvivesTheCommit(t *testing.T) {
 		}
 	}
 	want := retrytopic.Progress{
-		Offsets: o, Owner: 77, Running: true, Careful: true, Blamed: 1200, Until: 5000,
+		Offsets: o, Owner: 77, Topic: 1<<63 + 5, Running: true, Careful: true, Blamed: 1200, Until: 5000,
 		Trials: []retrytopic.Trial{{Offset: 1000, Crashes: 2}, {Offset: 1002, Out: true}, {Offset: 1299, Crashes: 1, Out: true}},
 	}
 	got, err := retrytopic.DecodeProgress(o.Mark(), want.Encode())

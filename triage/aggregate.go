@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spillway-mq/spillway/triage/signature"
 )
@@ -81,6 +80,13 @@ func GroupID(k Key) string {
 // Add counts a dead letter, which must belong to the group. It keeps no part
 // of the texts of e: it copies what it needs.
 func (a *Aggregate) Add(e Entry) {
+	if a.count(e) {
+		a.Sample = newSample(e, a.LastFailed)
+	}
+}
+
+// count is Add without the sample, and reports whether e is a newer one.
+func (a *Aggregate) count(e Entry) (newest bool) {
 	a.Count++
 	if t := e.at(); !t.IsZero() {
 		if a.FirstSeen.IsZero() || t.Before(a.FirstSeen) {
@@ -91,26 +97,25 @@ func (a *Aggregate) Add(e Entry) {
 		}
 		a.Timeline.Add(t, 1)
 	}
-	failed := e.FailedAt
-	if failed.IsZero() {
-		failed = e.FirstAttemptAt
-	}
 	a.Codes.Add(e.Code, 1)
 	a.Consumers.Add(e.Consumer, 1)
 	a.Topics.Add(e.Topic, 1)
 	a.Aggregates.Add(e.Aggregate, 1)
-	if a.Count == 1 || failed.After(a.LastFailed) {
-		a.LastFailed = failed.UTC()
-		a.Sample = Sample{
-			ID:        short(e.ID),
-			Text:      cutRunes(e.Text, maxSampleRunes),
-			Code:      short(e.Code),
-			Topic:     short(e.Topic),
-			Aggregate: short(e.Aggregate),
-			TraceID:   short(e.TraceID),
-			FailedAt:  a.LastFailed,
-		}
+	failed := e.FailedAt
+	if failed.IsZero() {
+		failed = e.FirstAttemptAt
 	}
+	if a.Count > 1 && !failed.After(a.LastFailed) {
+		return false
+	}
+	a.LastFailed = failed.UTC()
+	return true
+}
+
+func newSample(e Entry, failedAt time.Time) Sample {
+	var b sampleBuffer
+	b.set(e)
+	return b.sample(failedAt)
 }
 
 // Merge adds all dead letters of other, an aggregate of the same group, which
@@ -134,28 +139,4 @@ func (a *Aggregate) Merge(other *Aggregate) {
 	a.Consumers.Merge(other.Consumers)
 	a.Topics.Merge(other.Topics)
 	a.Aggregates.Merge(other.Aggregates)
-}
-
-// maxSampleRunes is where the text of a sample is cut.
-const maxSampleRunes = 500
-
-func short(s string) string {
-	if len(s) > maxNameBytes {
-		s = strings.ToValidUTF8(s[:maxNameBytes], "")
-	}
-	return strings.Clone(s)
-}
-
-func cutRunes(s string, limit int) string {
-	if len(s) > limit && utf8.RuneCountInString(s) > limit {
-		n := 0
-		for i := range s {
-			if n == limit {
-				s = s[:i]
-				break
-			}
-			n++
-		}
-	}
-	return strings.Clone(s)
 }

@@ -36,9 +36,7 @@ func (c *Names) Add(name string, n int64) {
 	if name == "" || n == 0 {
 		return
 	}
-	if len(name) > maxNameBytes {
-		name = strings.ToValidUTF8(name[:maxNameBytes], "")
-	}
+	name = cutName(name)
 	for i := range c.list {
 		if c.list[i].Name == name {
 			c.list[i].Count += n

@@ -15,9 +15,9 @@ const joinWithin = time.Minute
 
 // Timeline says when something happened, in bounded memory: at most 512 spans
 // of time with the number of moments in each. Moments within a minute of each
-// other share a span. When there are too many spans, those with the shortest
-// silence between them become one, so that the long silences, by which
-// episodes are told apart, are the last to go.
+// other share a span. When there are too many spans, neighbours become one: those
+// first that have a short silence between them and few moments in them. So the
+// bounds of a dense episode, and long silences, are the last to go.
 //
 // The zero Timeline is empty. A Timeline is not safe for concurrent use. Its
 // JSON form is a list of [first, last, count], in milliseconds since 1970.
@@ -89,27 +89,28 @@ func (s *span) join(t span) {
 	s.first, s.last, s.n = min(s.first, t.first), max(s.last, t.last), s.n+t.n
 }
 
-// shrink joins spans across the shortest silences until maxSpans are left.
+// shrink joins neighbours until maxSpans are left.
 func (l *Timeline) shrink() {
-	silences := make([]int64, 0, len(l.spans))
+	costs := make([]float64, 0, len(l.spans)) // of joining a span with the one before
 	for i := 1; i < len(l.spans); i++ {
-		silences = append(silences, l.spans[i].first-l.spans[i-1].last)
+		a, b := l.spans[i-1], l.spans[i]
+		costs = append(costs, float64(b.first-a.last)*float64(a.n+b.n))
 	}
-	sorted := slices.Sorted(slices.Values(silences))
+	sorted := slices.Sorted(slices.Values(costs))
 	excess := len(l.spans) - maxSpans
-	longest := sorted[excess-1]
-	equal := excess // how many of the silences that are as long as longest may go
-	for _, s := range sorted[:excess] {
-		if s < longest {
+	highest := sorted[excess-1]
+	equal := excess // how many that cost as much as the highest are joined
+	for _, c := range sorted[:excess] {
+		if c < highest {
 			equal--
 		}
 	}
 	kept := l.spans[:1]
-	for i, silence := range silences {
+	for i, cost := range costs {
 		switch next := l.spans[i+1]; {
-		case silence < longest:
+		case cost < highest:
 			kept[len(kept)-1].join(next)
-		case silence == longest && equal > 0:
+		case cost == highest && equal > 0:
 			equal--
 			kept[len(kept)-1].join(next)
 		default:

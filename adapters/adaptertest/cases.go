@@ -90,6 +90,7 @@ var cases = []struct {
 	{"PolicyChangeStrandsNothing", policyChange},
 	{"NumberOfStreamsIsConstant", streamCount},
 	{"UndeclaredCapabilitiesAreRefused", undeclared},
+	{"RetryInPlaceWaitsAtItsPlace", retryInPlace},
 	{"CollidingNamesAreRefused", collidingNames},
 
 	// Consuming.

@@ -160,6 +160,9 @@ func (l *ledger) audit() {
 			}
 			// A copy that was in flight at a kill makes one more at each of the
 			// later kills that it lives through.
+			if l.w.h.Moves && f.prefix == "waits" && l.w.count(is(killed)) > 0 {
+				explained[id]++
+			}
 			if most := 1 << explained[id]; n > most {
 				l.w.Errorf("%s is in %s %d times; it was in flight at %d kills, which explain %d", id, f.end, n, explained[id], most)
 			}

@@ -239,7 +239,7 @@ func parkedComesBack(w *world) {
 // Invariant 6; K13, K19, K33, and Watermill's Retry: healthy messages behind
 // failing ones, with one worker, wait for no backoff. Each is handled once.
 func failingDelaysNobody(w *world) {
-	delay := pick(w, 5*time.Second, time.Hour)
+	delay := pick(w, 25*w.h.Delay, time.Hour)
 	n := pick(w, 100, 500)
 	w.ensure(w.consumer(group))
 	for i, id := range ids("fine", n) {

@@ -21,6 +21,13 @@ type Harness struct {
 	// Polls says that the adapter asks its broker again and again, so that days
 	// in a bubble are much to compute: hours stand for them.
 	Polls bool
+	// Unordered says that the broker promises no order, not even to one consumer
+	// with a concurrency of 1.
+	Unordered bool
+	// Moves says that the adapter itself moves what was parked, by a write and a
+	// deletion: a process that is killed between the two leaves a copy that the
+	// suite cannot see coming.
+	Moves bool
 	// Parallel runs subtests beside each other, as far as -parallel allows.
 	// Subtests then never use Target.Restart.
 	Parallel bool

@@ -289,6 +289,7 @@ func (s *seamSettler) Ack(ctx context.Context, _ *adapters.Delivery) error {
 }
 
 func (s *seamSettler) Return(ctx context.Context, _ *adapters.Delivery) error {
+	s.from.Postpone(s.handed.Postponed())
 	return s.settle(opReturn, returned, ctx, func() error { return s.real.Return(ctx, s.from) })
 }
 

@@ -208,6 +208,13 @@ func (in *inspection) group(ctx context.Context, c adapters.Consumer, s adapters
 	if err != nil {
 		return err
 	}
+	// What an operator has taken out waits no more.
+	var drained map[topicPartition]position
+	if s != adapters.StreamMain && s != adapters.StreamDeadLetter {
+		if drained, err = b.positions(ctx, drainGroup(group), ask); err != nil {
+			return err
+		}
+	}
 	active, err := b.isActive(ctx, group)
 	if err != nil {
 		return err
@@ -217,7 +224,7 @@ func (in *inspection) group(ctx context.Context, c adapters.Consumer, s adapters
 		left := 0
 		for _, n := range ask[k.topic] {
 			tp := topicPartition{k.topic, n}
-			unfinished, oldest, err := in.partition(ctx, tp, positions[tp])
+			unfinished, oldest, err := in.partition(ctx, tp, k.id, positions[tp], drained[tp])
 			if err != nil {
 				return err
 			}
@@ -258,9 +265,9 @@ func (in *inspection) group(ctx context.Context, c adapters.Consumer, s adapters
 	return nil
 }
 
-// partition counts what a group has not finished, and says from when the oldest
-// of it is.
-func (in *inspection) partition(ctx context.Context, tp topicPartition, pos position) (n int, oldest time.Time, err error) {
+// partition counts what a group has not finished, and nobody has drained, and
+// says from when the oldest of it is.
+func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint64, pos, drained position) (n int, oldest time.Time, err error) {
 	offset := func(at int64) (int64, error) {
 		return bounded(ctx, func() (int64, error) { return in.b.client.GetOffset(tp.topic, tp.partition, at) })
 	}
@@ -272,15 +279,21 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, pos posi
 	if err != nil {
 		return 0, oldest, err
 	}
-	finished := offsetsAt(pos)
+	finished := offsetsAt(pos, id)
 	if pos.offset < 0 {
 		finished = retrytopic.NewOffsets(begin)
 	}
-	from := max(begin, finished.Mark())
+	taken := offsetsAt(drained, id)
+	from := max(begin, finished.Mark(), taken.Mark())
 	if from >= end {
 		return 0, oldest, nil
 	}
-	n = int(end-from) - finished.Above()
+	n = int(end - from)
+	for offset := from; offset < min(end, from+retrytopic.MaxSpan); offset++ {
+		if finished.Finished(offset) || taken.Finished(offset) {
+			n--
+		}
+	}
 	oldest, err = in.timestamp(ctx, tp, from)
 	return max(n, 0), oldest, err
 }

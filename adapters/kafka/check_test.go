@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,6 +91,25 @@ func TestCheck(t *testing.T) {
 		slices.Sort(want)
 		if diff := cmp.Diff(want, got); diff != "" {
 			b.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What was drained waits for nobody.
+func TestCheckCountsNothingThatWasDrained(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{}, func(b *bench) {
+		c := b.consumer(1)
+		for i, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamSuspect, adapters.StreamDeadLetter} {
+			for range i + 1 {
+				b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{Payload: []byte("x")}, Due: time.Now().Add(time.Hour)})
+			}
+			if err := b.broker.Drain(b.Context(), of(stream, c), func(context.Context, adapters.Record) error { return nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if got := b.check(c); len(got) > 0 {
+			b.Errorf("found: %q", got)
 		}
 	})
 }

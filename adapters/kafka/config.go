@@ -105,6 +105,7 @@ const (
 	maxWindow      = 16_384 // retrytopic.MaxSpan
 	maxRevokeGrace = 2 * time.Second
 	heartbeat      = 500 * time.Millisecond
+	fetchWait      = 250 * time.Millisecond
 )
 
 func (c Config) withDefaults() Config {
@@ -146,6 +147,18 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
+// producing is a configuration of the client for what must not get lost.
+func producing(sc *sarama.Config) sarama.Config {
+	own := *sc
+	own.Producer.RequiredAcks = sarama.WaitForAll
+	own.Producer.Idempotent = true
+	own.Net.MaxOpenRequests = 1 // which sarama's idempotence needs
+	own.Producer.Return.Successes = true
+	own.Producer.Return.Errors = true
+	own.Producer.Retry.Max = max(own.Producer.Retry.Max, 10)
+	return own
+}
+
 // endpoint reads a URL: the brokers, and what the client needs to reach them.
 func (c Config) endpoint(u *url.URL) (addrs []string, sc *sarama.Config, err error) {
 	sc = sarama.NewConfig()
@@ -165,12 +178,14 @@ func (c Config) endpoint(u *url.URL) (addrs []string, sc *sarama.Config, err err
 	sc.Consumer.Offsets.Initial = sarama.OffsetOldest
 	sc.Consumer.Group.ResetInvalidOffsets = true
 	sc.Consumer.Group.Heartbeat.Interval = min(sc.Consumer.Group.Heartbeat.Interval, heartbeat)
-	sc.Producer.RequiredAcks = sarama.WaitForAll
-	sc.Producer.Idempotent = true
-	sc.Net.MaxOpenRequests = 1 // which sarama's idempotence needs
-	sc.Producer.Return.Successes = true
-	sc.Producer.Return.Errors = true
-	sc.Producer.Retry.Max = max(sc.Producer.Retry.Max, 10)
+	// On one connection, what coordinates waits behind what is fetched.
+	sc.Consumer.MaxWaitTime = min(sc.Consumer.MaxWaitTime, fetchWait)
+	// The leader of a topic that is just being created is not long in coming.
+	sc.Consumer.Retry.Backoff = min(sc.Consumer.Retry.Backoff, fetchWait)
+	if sc.Producer.Idempotent { // producers have a configuration of their own
+		sc.Producer.Idempotent = false
+		sc.Net.MaxOpenRequests = max(sc.Net.MaxOpenRequests, 5)
+	}
 
 	if u.Scheme == "kafkas" {
 		sc.Net.TLS.Enable = true

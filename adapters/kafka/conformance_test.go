@@ -55,8 +55,10 @@ func conformance(t *testing.T, start func(testing.TB) adaptertest.Target) {
 	adaptertest.Run(t, adaptertest.Harness{
 		Parallel: true,
 		Start:    start,
-		// Other tests run beside these, on the same processors.
-		Late:      time.Second,
+		// The first retry of each delay waits for its tier to be created and joined,
+		// and other tests run beside these, on the same processors. See
+		// TestRetriesAreOnTimeAndSpread for tiers that exist.
+		Late:      3 * time.Second,
 		Delay:     500 * time.Millisecond,
 		AckWithin: commitInterval + time.Second,
 	})
@@ -161,7 +163,7 @@ func testSarama() *sarama.Config {
 	sc := sarama.NewConfig()
 	sc.ClientID = "spillway-test"
 	sc.Version = sarama.V2_8_0_0
-	sc.Consumer.Group.Session.Timeout = 2 * time.Second
+	sc.Consumer.Group.Session.Timeout = 3 * time.Second
 	sc.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	return sc
 }

@@ -181,3 +181,9 @@ func keyed(topic string, key, i int) *sarama.ProducerMessage {
 }
 
 func bodyOf(i int) string { return fmt.Sprint("body ", i) }
+
+func keyedOf(topic string, key int, body string) *sarama.ProducerMessage {
+	m := keyed(topic, key, 0)
+	m.Value = sarama.StringEncoder(body)
+	return m
+}

@@ -65,9 +65,9 @@
 // Kafka has no delivery count. The metadata also says whether a partition was let
 // go. If it was not, its process has crashed, and what it may have been handling
 // counts one crash; the next owner is careful until it has passed all that was
-// written by then: it commits what it hands out before it does, at most 64
-// messages at a time, so that the next crash is counted exactly. In the suspect
-// stream that is always so. Restarts, rebalances and long handlers count nothing.
+// written by then: it commits what it hands out before it does, with up to 48
+// messages ahead, and none ahead of those that have two crashes, so that the third
+// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers count nothing.
 //
 // # Ordering
 //
@@ -87,7 +87,10 @@
 // # Failure modes
 //
 // Readers join again, at most five seconds apart, until they succeed. Topics that
-// are deleted are created anew when their consumer notices, within seconds.
+// are deleted are created anew when their consumer notices, within seconds. The
+// metadata of a position also names the topic's id, so that one which was deleted
+// and created anew is read from its beginning, not from the old position (from
+// Kafka 2.8, and with that version in [Config].Sarama).
 // Commits that fail are repeated. Errors about topics are a [TopicError], which
 // names the setting and both values. Hand-offs and publishes wait for all replicas
 // in sync, are idempotent, and share batches; a large message is written alone.

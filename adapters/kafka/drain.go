@@ -116,7 +116,7 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, fn func(con
 			}
 		}
 		for tp, pos := range drained {
-			if err := s.partition(ctx, tp, pos, read[tp]); err != nil {
+			if err := s.partition(ctx, tp, k.id, pos, read[tp]); err != nil {
 				return err
 			}
 		}
@@ -142,15 +142,19 @@ func (b *broker) isActive(ctx context.Context, group string) (bool, error) {
 	return len(groups) > 0 && len(groups[0].Members) > 0, nil
 }
 
-// offsetsAt are the finished offsets of a committed position.
-func offsetsAt(pos position) *retrytopic.Offsets {
+// offsetsAt are the finished offsets of a committed position in a topic with this
+// id.
+func offsetsAt(pos position, id uint64) *retrytopic.Offsets {
 	if progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata); err == nil {
+		if another(progress.Topic, id) {
+			return retrytopic.NewOffsets(0)
+		}
 		return progress.Offsets
 	}
 	return retrytopic.NewOffsets(max(pos.offset, 0))
 }
 
-func (s *scanner) partition(ctx context.Context, tp topicPartition, drained, read position) (err error) {
+func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, drained, read position) (err error) {
 	offset := func(at int64) (int64, error) {
 		return bounded(ctx, func() (int64, error) { return s.b.client.GetOffset(tp.topic, tp.partition, at) })
 	}
@@ -162,8 +166,8 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, drained, rea
 	if err != nil {
 		return err
 	}
-	taken, consumed := offsetsAt(drained), offsetsAt(read)
-	if drained.offset > end { // of a topic that was deleted since
+	taken, consumed := offsetsAt(drained, id), offsetsAt(read, id)
+	if taken.Mark() > end { // of a topic that was deleted since
 		taken = retrytopic.NewOffsets(start)
 	}
 	if start = max(start, taken.Mark(), consumed.Mark()); start >= end {
@@ -184,7 +188,7 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, drained, rea
 		// Also when ctx has ended: fn has these.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coordination)
 		defer cancel()
-		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner}.Encode()}
+		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner, Topic: id}.Encode()}
 		return s.b.commit(ctx, drainGroup(s.stream), "", sarama.GroupGenerationUndefined, map[topicPartition]position{tp: pos})
 	}
 	defer func() { err = errors.Join(err, commit()) }()

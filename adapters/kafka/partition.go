@@ -16,9 +16,15 @@ import (
 	"github.com/spillway-mq/spillway/retrytopic"
 )
 
-// carefulOut bounds what a careful partition hands out at once: all of it must
-// fit the metadata of a commit.
-const carefulOut = 64
+const (
+	// carefulOut bounds what a careful partition has handed out, and carefulAhead
+	// what it has committed beyond that: all of it must fit the metadata.
+	carefulOut   = 64
+	carefulAhead = 48
+	// exactFrom is how many crashes make a message worth a commit of its own: what
+	// is committed ahead, and not handed out, is counted without cause.
+	exactFrom = 2
+)
 
 // errLost means that the broker delivers a message again.
 var errLost = fmt.Errorf("%w: its partition was given to another member, which delivers it again", adapters.ErrClosed)
@@ -48,6 +54,8 @@ type partition struct {
 	topicPartition
 	r      *reader
 	stream string // its name for us
+	id     uint64 // of the topic
+	stale  bool   // its position is that of another topic of this name
 	wake   chan struct{}
 
 	mu       sync.Mutex
@@ -67,7 +75,8 @@ type partition struct {
 	kept     map[int64]*kept // of messages not yet read
 
 	// What deliveries counts crashes by.
-	careful bool // commit what is handed out before it is
+	careful bool     // commit what is handed out before it is
+	ahead   []*entry // committed, to be handed out next
 	until   int64
 	blamed  int64 // offsets below it may have been in a process that crashed
 	trials  map[int64]retrytopic.Trial
@@ -77,9 +86,9 @@ type partition struct {
 	position position
 }
 
-func newPartition(r *reader, tp topicPartition, stream string) *partition {
+func newPartition(r *reader, tp topicPartition, stream string, id uint64) *partition {
 	return &partition{
-		topicPartition: tp, r: r, stream: stream, wake: make(chan struct{}, 1),
+		topicPartition: tp, r: r, stream: stream, id: id, wake: make(chan struct{}, 1),
 		offsets: retrytopic.NewOffsets(0),
 		window:  retrytopic.NewWindow[*entry](r.b.cfg.Window, r.b.cfg.WindowBytes),
 		lanes:   map[uint64][]*entry{}, out: map[int64]*entry{}, trials: map[int64]retrytopic.Trial{},
@@ -87,6 +96,9 @@ func newPartition(r *reader, tp topicPartition, stream string) *partition {
 		inPlace: r.stream == adapters.StreamMain && r.s.c.Retry == adapters.RetryInPlace, kept: map[int64]*kept{},
 	}
 }
+
+// another reports that two ids are those of two topics.
+func another(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
 // load begins where the group has left off.
 func (p *partition) load(ctx context.Context, pos position) error {
@@ -108,7 +120,9 @@ func (p *partition) load(ctx context.Context, pos position) error {
 // place finds out what is finished. The lock is held.
 func (p *partition) place(ctx context.Context, pos position) error {
 	p.position = pos
-	if pos.offset < 0 {
+	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
+	p.stale = err == nil && another(progress.Topic, p.id)
+	if pos.offset < 0 || p.stale {
 		oldest, err := bounded(ctx, func() (int64, error) {
 			return p.r.b.client.GetOffset(p.topic, p.topicPartition.partition, sarama.OffsetOldest)
 		})
@@ -118,7 +132,6 @@ func (p *partition) place(ctx context.Context, pos position) error {
 		p.offsets = retrytopic.NewOffsets(oldest)
 		return nil
 	}
-	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
 	if err != nil { // committed by another client
 		p.offsets = retrytopic.NewOffsets(pos.offset)
 		return nil
@@ -162,7 +175,7 @@ func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool)
 	if p.state != live || !final && p.stored == p.version {
 		return position{}, 0, false
 	}
-	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Running: !final, Careful: p.careful}
+	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Topic: p.id, Running: !final, Careful: p.careful}
 	if p.careful {
 		progress.Blamed, progress.Until = p.blamed, p.until
 	}
@@ -195,6 +208,9 @@ func (p *partition) isCommitted(version uint64) (bool, state) {
 func (p *partition) suspend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.state == suspended {
+		return true // the session did not begin
+	}
 	if len(p.out) == 0 || p.state == lost {
 		return false
 	}
@@ -204,10 +220,10 @@ func (p *partition) suspend() bool {
 
 // resume goes on with what is handed out, if nobody else has committed
 // meanwhile. What was only read is read again.
-func (p *partition) resume(pos position) bool {
+func (p *partition) resume(pos position, id uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != suspended || pos != p.position {
+	if p.state != suspended || pos != p.position || id != p.id {
 		return false
 	}
 	p.state = live
@@ -262,6 +278,9 @@ func (p *partition) drain(pos position) {
 	if err != nil {
 		progress.Offsets = retrytopic.NewOffsets(pos.offset)
 	}
+	if another(progress.Topic, p.id) {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drained = progress.Offsets
@@ -281,7 +300,7 @@ func (p *partition) finish(offset int64) {
 	p.offsets.Finish(offset)
 	delete(p.trials, offset)
 	p.version++
-	if p.careful && p.r.stream != adapters.StreamSuspect && len(p.trials) == 0 && p.offsets.Mark() >= p.until {
+	if p.careful && p.r.stream != adapters.StreamSuspect && len(p.trials) == 0 && len(p.ahead) == 0 && p.offsets.Mark() >= p.until {
 		p.careful, p.blamed, p.until = false, 0, 0
 	}
 }
@@ -303,7 +322,7 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var ahead *sarama.ConsumerMessage // does not fit yet
-	for ctx.Err() == nil {
+	for open := true; open && ctx.Err() == nil; {
 		p.mu.Lock()
 		if ahead != nil && p.offsets.Fits(ahead.Offset) {
 			p.accept(ahead)
@@ -315,6 +334,9 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 			p.warnFull()
 		}
 		next, waiting := p.window.Next()
+		if len(p.ahead) > 0 {
+			next, waiting = retrytopic.Item[*entry]{}, true
+		}
 		waiting = waiting && stop != nil && !(p.careful && len(p.out) >= carefulOut)
 		p.mu.Unlock()
 
@@ -329,11 +351,10 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 			}
 		}
 		select {
-		case m, open := <-source:
-			if !open {
-				return
+		case m, ok := <-source:
+			if open = ok; open {
+				ahead = p.take(m, in)
 			}
-			ahead = p.take(m, in)
 		case slot <- struct{}{}:
 			p.handOut(ctx, slots)
 		case <-due:
@@ -343,6 +364,7 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 		case <-ctx.Done():
 		}
 	}
+	p.disarm()
 	p.calmDown()
 }
 
@@ -451,37 +473,88 @@ func (p *partition) handOut(ctx context.Context, slots chan struct{}) {
 	}
 	release := func() { <-slots }
 	for range carefulOut {
-		e, version := p.pop()
+		e := p.nextOut(ctx, cap(slots)-len(slots))
 		if e == nil {
 			<-slots
 			return
 		}
-		batch := []*entry{e}
-		if version > 0 { // careful
-			for len(batch) < carefulOut && acquire(slots) {
-				next, v := p.pop()
-				if next == nil {
-					<-slots
-					break
-				}
-				batch, version = append(batch, next), v
-			}
-			if !p.r.awaitCommit(ctx, s.stop, p, version) {
-				p.takeBack(slots, batch...)
-				return
-			}
-		}
-		for i, e := range batch {
-			if !p.send(ctx, e, release, false) {
-				p.takeBack(slots, batch[i:]...)
-				return
-			}
+		if !p.send(ctx, e, release, false) {
+			p.putBack(e)
+			<-slots
+			return
 		}
 		if !acquire(slots) {
 			return
 		}
 	}
 	<-slots
+}
+
+// nextOut takes the next message to hand out, if one is due. A careful partition
+// commits it first, with others ahead: as many as there are slots free where one
+// message is suspicious already, and else as many as fit.
+func (p *partition) nextOut(ctx context.Context, free int) *entry {
+	p.mu.Lock()
+	careful := p.careful
+	if careful && len(p.ahead) > 0 {
+		e := p.ahead[0]
+		p.ahead = p.ahead[1:]
+		p.handing(e)
+		p.mu.Unlock()
+		return e
+	}
+	p.mu.Unlock()
+	e, version := p.pop()
+	if e == nil || version == 0 {
+		return e
+	}
+	p.mu.Lock()
+	exact := p.crashes(e.msg.Offset) >= exactFrom
+	for len(p.ahead) < carefulAhead && (!exact || len(p.ahead) < free) {
+		i, ok := p.window.Pop(time.Now())
+		if !ok {
+			break
+		}
+		if !exact && p.crashes(i.Seq) >= exactFrom {
+			p.push(i.Value)
+			break
+		}
+		p.try(i.Seq)
+		p.ahead = append(p.ahead, i.Value)
+	}
+	version = p.version
+	p.mu.Unlock()
+	if !p.r.awaitCommit(ctx, p.r.s.stop, p, version) {
+		p.putBack(e)
+		p.disarm()
+		return nil
+	}
+	return e
+}
+
+// disarm puts back what was committed and not handed out.
+func (p *partition) disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ahead := p.ahead
+	p.ahead = nil
+	for _, e := range ahead {
+		p.unpop(e)
+	}
+}
+
+// try notes that an offset is about to be handed out. The lock is held.
+func (p *partition) try(offset int64) {
+	p.trials[offset] = retrytopic.Trial{Offset: offset, Crashes: p.crashes(offset), Out: true}
+	p.version++
+}
+
+// handing notes that a message is handed out. The lock is held.
+func (p *partition) handing(e *entry) {
+	p.out[e.msg.Offset] = e
+	if p.inPlace {
+		p.r.b.places.add(p, e)
+	}
 }
 
 // acquire takes a slot if there is one.
@@ -554,13 +627,9 @@ func (p *partition) pop() (e *entry, version uint64) {
 		return nil, 0
 	}
 	e = i.Value
-	p.out[i.Seq] = e
-	if p.inPlace {
-		p.r.b.places.add(p, e)
-	}
+	p.handing(e)
 	if p.careful {
-		p.trials[i.Seq] = retrytopic.Trial{Offset: i.Seq, Crashes: p.crashes(i.Seq), Out: true}
-		p.version++
+		p.try(i.Seq)
 		return e, p.version
 	}
 	return e, 0
@@ -611,14 +680,7 @@ func (p *partition) delivery(e *entry) *adapters.Delivery {
 	return d
 }
 
-// takeBack undoes pops, and frees their slots.
-func (p *partition) takeBack(slots chan struct{}, batch ...*entry) {
-	for _, e := range batch {
-		p.putBack(e)
-		<-slots
-	}
-}
-
+// putBack undoes a pop.
 func (p *partition) putBack(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,9 +29,9 @@ type producer struct {
 }
 
 func newProducer(sc *sarama.Config, addrs []string) (*producer, error) {
-	batched := *sc
+	batched := producing(sc)
 	batched.Producer.MaxMessageBytes = batchBytes
-	single := *sc
+	single := producing(sc)
 	single.Producer.MaxMessageBytes = int(sarama.MaxRequestSize) - 64<<10
 	single.Producer.Flush.MaxMessages = 1
 	p := &producer{}

@@ -35,6 +35,7 @@ type reader struct {
 
 	mu     sync.Mutex
 	names  map[string]string // streams by topic
+	shapes map[string]shape  // by topic
 	parts  map[topicPartition]*partition
 	member sarama.ConsumerGroupSession // nil between sessions
 
@@ -163,13 +164,13 @@ func (r *reader) join(ctx context.Context) (err error) {
 
 // awaitLeaders waits a while for the leaders of new topics: sarama looks for one
 // that is missing every five seconds only.
-func awaitLeaders(ctx context.Context, client sarama.Client, topics map[string]int32) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+func awaitLeaders(ctx context.Context, client sarama.Client, topics map[string]shape) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
 		missing := false
-		for topic, partitions := range topics {
-			for n := range partitions {
+		for topic, shape := range topics {
+			for n := range shape.partitions {
 				missing = missing || client.PartitionNotReadable(topic, n)
 			}
 		}
@@ -184,30 +185,36 @@ func awaitLeaders(ctx context.Context, client sarama.Client, topics map[string]i
 }
 
 // lookUp returns the topics that exist now, with their partitions.
-func (r *reader) lookUp(ctx context.Context) (map[string]int32, error) {
+func (r *reader) lookUp(ctx context.Context) (map[string]shape, error) {
 	ctx, cancel := context.WithTimeout(ctx, coordination)
 	defer cancel()
 	found, err := r.b.topics.findAll(ctx, r.streams)
 	if err != nil {
 		return nil, err
 	}
-	topics, names := map[string]int32{}, map[string]string{}
+	topics, names := map[string]shape{}, map[string]string{}
 	for stream, k := range found {
-		topics[k.topic], names[k.topic] = k.partitions, stream
+		topics[k.topic], names[k.topic] = k.shape, stream
 	}
 	r.mu.Lock()
-	r.names = names
+	r.names, r.shapes = names, topics
 	r.mu.Unlock()
 	return topics, nil
 }
 
 // awaitChange returns when the topics are others than those given.
-func (r *reader) awaitChange(ctx context.Context, topics map[string]int32) {
+func (r *reader) awaitChange(ctx context.Context, topics map[string]shape) {
 	poll := time.NewTicker(topicPoll)
 	defer poll.Stop()
 	for {
 		change := r.b.topics.change()
-		if now, err := r.lookUp(ctx); err == nil && !maps.Equal(now, topics) {
+		switch now, err := r.lookUp(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			sleep(ctx, maxPause/10)
+			continue
+		case !maps.Equal(now, topics):
 			return
 		}
 		select {
@@ -231,7 +238,7 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	r.mu.Lock()
 	for tp, p := range r.parts {
-		if pos, ok := positions[tp]; !ok || !p.resume(pos) {
+		if pos, ok := positions[tp]; !ok || !p.resume(pos, r.shapes[tp.topic].id) {
 			p.lose()
 			delete(r.parts, tp)
 		}
@@ -239,7 +246,7 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 	var fresh []*partition
 	for tp := range positions {
 		if r.parts[tp] == nil {
-			p := newPartition(r, tp, r.names[tp.topic])
+			p := newPartition(r, tp, r.names[tp.topic], r.shapes[tp.topic].id)
 			r.parts[tp] = p
 			fresh = append(fresh, p)
 		}
@@ -256,6 +263,12 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	if err := r.flush(ctx, false); err != nil {
 		return err
+	}
+	for _, p := range fresh {
+		if p.stale {
+			// Sarama reads from where the group was: only the next session begins anew.
+			return fmt.Errorf("topic %q was deleted and created anew: it is read from its beginning", p.topic)
+		}
 	}
 	ctx, r.end = context.WithCancel(context.WithoutCancel(sess.Context()))
 	r.ended = make(chan struct{})

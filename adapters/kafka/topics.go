@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -58,9 +59,16 @@ type topics struct {
 }
 
 type known struct {
-	topic      string
+	topic string
+	shape
+	at time.Time
+}
+
+// shape is what a reader must know of a topic. One that is deleted and created
+// anew has another id, although its name and the positions in it stay.
+type shape struct {
 	partitions int32
-	at         time.Time
+	id         uint64 // zero where the broker is too old to say
 }
 
 // spec is how a topic is created.
@@ -135,11 +143,11 @@ func (t *topics) findAll(ctx context.Context, streams []string) (map[string]know
 	if err != nil {
 		return nil, err
 	}
-	have := map[string]int32{}
+	have := map[string]shape{}
 	for _, m := range metadata {
 		switch m.Err {
 		case sarama.ErrNoError, sarama.ErrLeaderNotAvailable, sarama.ErrReplicaNotAvailable:
-			have[m.Name] = int32(len(m.Partitions))
+			have[m.Name] = shape{int32(len(m.Partitions)), binary.LittleEndian.Uint64(m.Uuid[:8])}
 		case sarama.ErrUnknownTopicOrPartition, sarama.ErrInvalidTopic:
 		default:
 			return nil, fmt.Errorf("topic %q: %w", m.Name, m.Err)
@@ -153,8 +161,8 @@ func (t *topics) findAll(ctx context.Context, streams []string) (map[string]know
 		}
 		delete(t.known, s)
 		for _, topic := range candidates(s) {
-			if n := have[topic]; n > 0 {
-				t.known[s] = known{topic, n, time.Now()}
+			if have := have[topic]; have.partitions > 0 {
+				t.known[s] = known{topic, have, time.Now()}
 				found[s] = t.known[s]
 				break
 			}

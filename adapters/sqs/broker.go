@@ -141,6 +141,8 @@ func (b *broker) Capabilities() adapters.Capabilities {
 		Broker:          "sqs",
 		DeliveryCount:   true,
 		OneGroup:        true,
+		InPlaceRetry:    true,
+		CountedInPlace:  true,
 		DelayStep:       func(time.Duration) time.Duration { return time.Second },
 		MaxMessageBytes: b.cfg.MaxMessageBytes,
 	}

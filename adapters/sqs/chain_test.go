@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
@@ -43,7 +46,7 @@ func (b *bench) run(cfg spillway.Config, handle message.NoPublishHandlerFunc) *p
 	}
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	sw.Install(router)
-	router.AddConsumerHandler("handler", orders.Topic, sw.Subscriber(), handle)
+	router.AddConsumerHandler("handler", b.topic, sw.Subscriber(), handle)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- router.Run(ctx) }()
@@ -421,4 +424,59 @@ func TestHopsAreLongFirst(t *testing.T) {
 			t.Errorf("with %s left the hop is %s, want %s", tc.left, got, tc.want)
 		}
 	}
+}
+
+// FIFO, in order: visibility is the clock. What is behind a failed message in its
+// group waits for it; other groups do not. Nothing is handed off, and the attempt
+// is SQS's count.
+func TestFIFORetriesInPlaceInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.topic = "orders.fifo"
+		fifo := adapters.Consumer{Topic: b.topic, Group: "billing", Concurrency: 4, Retry: adapters.RetryInPlace}
+		b.ensure(fifo)
+		var mu sync.Mutex
+		var log []string
+		start := time.Now()
+		b.run(spillway.Config{
+			Retry: adapters.RetryInPlace, Concurrency: 4,
+			Policy: policy.Policy{Attempts: policy.Attempts{Transient: 4}, Backoff: constantly(20 * time.Minute)},
+		}, func(msg *message.Message) error {
+			d, _ := spillway.DeliveryFrom(msg.Context())
+			mu.Lock()
+			log = append(log, fmt.Sprintf("%s attempt %d after %s", msg.Payload, d.State.Attempt, time.Since(start)))
+			mu.Unlock()
+			if string(msg.Payload) == "a1" && d.State.Attempt < 3 || string(msg.Payload) == "b1" {
+				return failure.Transient(errors.New("down"))
+			}
+			return nil
+		})
+		for _, body := range []string{"a1", "a2", "a3", "b1", "b2", "c1"} {
+			msg := message.NewMessage(body, []byte(body))
+			msg.Metadata.Set("MessageGroupId", body[:1])
+			if err := b.broker.Publisher().Publish(b.topic, msg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Hour)
+		slices.Sort(log)
+		want := []string{
+			"a1 attempt 1 after 0s", "a1 attempt 2 after 20m0s", "a1 attempt 3 after 40m0s", "a2 attempt 1 after 40m0s", "a3 attempt 1 after 40m0s",
+			"b1 attempt 1 after 0s", "b1 attempt 2 after 20m0s", "b1 attempt 3 after 40m0s", "b1 attempt 4 after 1h0m0s", "b2 attempt 1 after 1h0m0s",
+			"c1 attempt 1 after 0s",
+		}
+		if diff := cmp.Diff(want, log); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if dead := b.fake.Messages("orders_billing_dlq.fifo"); len(dead) != 1 || dead[0].Body != "b1" || dead[0].GroupID != "b" {
+			t.Errorf("dead letters: %+v", dead)
+		}
+		if n := len(b.fake.Calls("SendMessage")); n != 7 {
+			t.Errorf("%d messages were sent, want six and a dead letter", n)
+		}
+		if p := b.attributes(b.topic)["RedrivePolicy"]; !strings.Contains(p, `"maxReceiveCount":50`) {
+			t.Errorf("the redrive policy is %s: it would end the attempts", p)
+		}
+	})
 }

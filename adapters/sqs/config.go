@@ -99,7 +99,7 @@ func (c Config) validate() error {
 	var errs []error
 	within := func(name string, v, least, most time.Duration) {
 		if v < least || v > most {
-			errs = append(errs, fmt.Errorf("%s must be between %s and %s, is %s", name, least, most, v))
+			errs = append(errs, fmt.Errorf("field %s must be between %s and %s, is %s", name, least, most, v))
 		}
 	}
 	within("Visibility", c.Visibility, 2*time.Second, maxVisibility)
@@ -109,21 +109,21 @@ func (c Config) validate() error {
 	within("RequestTimeout", c.RequestTimeout, time.Millisecond, 10*time.Minute)
 	within("CloseWait", c.CloseWait, 0, time.Hour)
 	if c.MaxReceiveCount < 5 || c.MaxReceiveCount > 1000 {
-		errs = append(errs, fmt.Errorf("MaxReceiveCount must be between 5 and 1000, is %d: the chain must get to act first", c.MaxReceiveCount))
+		errs = append(errs, fmt.Errorf("field MaxReceiveCount must be between 5 and 1000, is %d: the chain must get to act first", c.MaxReceiveCount))
 	}
 	if c.BatchSize < 1 || c.BatchSize > 10 {
-		errs = append(errs, fmt.Errorf("BatchSize must be between 1 and 10, is %d", c.BatchSize))
+		errs = append(errs, fmt.Errorf("field BatchSize must be between 1 and 10, is %d", c.BatchSize))
 	}
 	if c.MaxMessageBytes < 1024 || c.MaxMessageBytes > maxMessageBytes {
-		errs = append(errs, fmt.Errorf("MaxMessageBytes must be between 1024 and %d, is %d", maxMessageBytes, c.MaxMessageBytes))
+		errs = append(errs, fmt.Errorf("field MaxMessageBytes must be between 1024 and %d, is %d", maxMessageBytes, c.MaxMessageBytes))
 	}
 	owners := map[string]string{}
 	for stream, queue := range c.Queues {
 		if err := checkName(queue); err != nil {
-			errs = append(errs, fmt.Errorf("Queues[%q]: %w", stream, err))
+			errs = append(errs, fmt.Errorf("field Queues[%q]: %w", stream, err))
 		}
 		if other, ok := owners[queue]; ok {
-			errs = append(errs, fmt.Errorf("Queues: %q and %q are both queue %q", min(stream, other), max(stream, other), queue))
+			errs = append(errs, fmt.Errorf("field Queues: %q and %q are both queue %q", min(stream, other), max(stream, other), queue))
 		}
 		owners[queue] = stream
 	}

@@ -33,7 +33,8 @@
 //	NullPayload       no
 //	RepeatedHeaders   no
 //	OneGroup          yes: give each group a queue, for example with SNS
-//	InPlaceRetry      no
+//	InPlaceRetry      yes, by visibility: in order on FIFO queues
+//	CountedInPlace    yes, a message in a queue cannot be changed
 //	DelayStep         1 second: SQS knows whole seconds, and delays are rounded up
 //	MaxMetadataBytes  none of its own
 //	MaxMessageBytes   960 KiB, see [Config].MaxMessageBytes; attributes count too,
@@ -84,8 +85,17 @@
 //
 // # Ordering
 //
-// None on standard queues. A FIFO topic is refused unless [Config].RelaxedFIFO
-// lets the messages behind a failed one overtake it.
+// None on standard queues. FIFO topics need a mode. With [adapters.RetryInPlace] a
+// failed message stays where it is, invisible until its next attempt, and its
+// group waits behind it; others go on. Its attempt is SQS's receive count, which
+// returns and crashes raise too, so that a message may have fewer attempts than
+// the policy says, never more; there are no suspects, and the longest delay is
+// 11 hours and 59 minutes. Parking, replays and dead letters leave the order by
+// nature. With [Config].RelaxedFIFO messages wait in a standard queue, and those
+// behind them overtake. Without either a FIFO topic is refused at start.
+//
+// Publishing to a FIFO queue needs the metadata MessageGroupId. The deduplication
+// id is the metadata MessageDeduplicationId, or else follows from UUID and payload.
 //
 // # Closing
 //

@@ -112,6 +112,11 @@ func (l *lease) hide(ctx context.Context, d, timeout time.Duration) error {
 	return err
 }
 
+// longest is d, as far as the 12 hours of SQS allow it.
+func (l *lease) longest(d time.Duration) time.Duration {
+	return max(0, min(d, time.Until(l.received.Add(maxVisibility-leaseMargin))))
+}
+
 // release gives the message back after the lease has ended.
 func (l *lease) release(ctx context.Context, after time.Duration) error {
 	if !l.end() {

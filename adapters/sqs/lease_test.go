@@ -8,9 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/sqs"
 	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake"
+	"github.com/spillway-mq/spillway/envelope"
 )
 
 // S23: what runs longer than the visibility is nobody else's meanwhile.
@@ -263,6 +267,53 @@ func TestReturnsNeverReachTheRedrive(t *testing.T) {
 		}
 		if left := b.fake.Messages("orders"); len(left) != 1 || left[0].Body != "a" {
 			t.Errorf("the queue holds %v", left)
+		}
+	})
+}
+
+// Whoever reads dead letters and cannot process them leaves them as they are: the
+// same message with its evidence, and a count that goes on.
+func TestDeadLettersAreNotWrittenAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.ensure(orders)
+		pairs, _ := envelope.State{Attempt: 3, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}, Message: "why"}.Pairs(0)
+		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: []byte("a")}, State: pairs})
+		before := b.fake.Messages("orders_billing_dlq")[0]
+		s := b.subscribe(adapters.Consumer{Topic: "orders.billing.dlq", Group: "repair", Concurrency: 1})
+		for i := range 12 {
+			d := b.next(s)
+			if d.Count != i+1 {
+				t.Errorf("count %d, want %d", d.Count, i+1)
+			}
+			b.giveBack(d)
+		}
+		after := b.fake.Messages("orders_billing_dlq")
+		if len(after) != 1 || after[0].ID != before.ID || b.dead()[0].Message != "why" {
+			t.Errorf("the dead letter was %+v and is %+v", before, after)
+		}
+	})
+}
+
+// A message that is written anew, because it was returned too often, keeps all
+// that it had, state included.
+func TestWrittenAnewIsUnchanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		s := b.subscribe(orders)
+		pairs, _ := envelope.State{Attempt: 3, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}}.Pairs(0)
+		r := adapters.Record{ID: "a", Payload: []byte("\xff"), Headers: []adapters.Header{{Key: "n", Value: []byte("7"), Type: "Number"}, {Key: "k", Value: []byte{}}}}
+		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: r, State: pairs})
+		for range 7 {
+			d := b.next(s)
+			st := envelope.Parse(d.Headers, time.Now())
+			d.Headers = envelope.StripHeaders(d.Headers)
+			if diff := cmp.Diff(r, d.Record, cmpopts.IgnoreFields(adapters.Record{}, "Native", "Position"), cmpopts.SortSlices(func(a, b adapters.Header) bool { return a.Key > b.Key })); diff != "" || st.Attempt != 3 {
+				t.Fatalf("attempt %d, record (-want +got):\n%s", st.Attempt, diff)
+			}
+			b.giveBack(d)
 		}
 	})
 }

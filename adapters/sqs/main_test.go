@@ -3,9 +3,11 @@ package sqs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"go.uber.org/goleak"
 
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/sqs"
@@ -22,6 +25,20 @@ import (
 )
 
 const patience = 30 * time.Second
+
+// TestMain waits for long polls that were left to themselves, and for nothing
+// else.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	var err error
+	for range 20 { // each of which takes up to 2 s
+		if err = goleak.Find(); err == nil {
+			os.Exit(code)
+		}
+	}
+	fmt.Fprintln(os.Stderr, "goroutines still run:", err)
+	os.Exit(max(code, 1))
+}
 
 // processes knows the connection of each broker that was opened.
 type processes struct {
@@ -125,11 +142,12 @@ type bench struct {
 	client *awssqs.Client
 	cfg    sqs.Config
 	broker adapters.Broker
+	topic  string // of the programs that it runs
 }
 
 func setup(t *testing.T, cfgs ...sqs.Config) *bench {
 	t.Helper()
-	b := &bench{T: t, fake: newFake(t)}
+	b := &bench{T: t, fake: newFake(t), topic: orders.Topic}
 	b.client = client(b.fake.Client())
 	for _, cfg := range cfgs {
 		b.cfg = cfg

@@ -35,8 +35,9 @@ func (s *subscription) move(h held, name string) {
 	defer cancel()
 	r, _ := recordOf(h.m, name) // the chain says what is undecodable
 	next := again(s.c, adapters.StreamRetry, r)
-	if due := envelope.Parse(r.Headers, time.Now()).DueAt; time.Until(due) > 0 {
-		next.Stream, next.Due = adapters.StreamParking, due
+	if st := envelope.Parse(r.Headers, time.Now()); time.Until(st.DueAt) > 0 {
+		next.Stream, next.Due = adapters.StreamParking, st.DueAt
+		next.State, _ = st.Pairs(0) // with a due time that does not move, if it was absurd
 	}
 	err := s.b.handoff(ctx, next)
 	if err == nil {

@@ -56,11 +56,9 @@ func (qs *queues) claim(c adapters.Consumer) error {
 	}
 	var errs []error
 	main := qs.naming.queueOf(c.Topic)
-	switch {
-	case c.Retry == adapters.RetryInPlace:
-		errs = append(errs, fmt.Errorf("Retry %q: %w", c.Retry, adapters.ErrUnsupported))
-	case isFIFO(main) && !qs.cfg.RelaxedFIFO && !qs.naming.names.IsDeadLetter(c.Topic):
-		errs = append(errs, fmt.Errorf("queue %q is FIFO, and SQS delays no single message of those: set Config.RelaxedFIFO (?relaxedFifo=true) to let messages wait for their retry in a standard queue, where others overtake them: %w", main, adapters.ErrUnsupported))
+	if isFIFO(main) && c.Retry != adapters.RetryInPlace && !qs.cfg.RelaxedFIFO && !qs.naming.names.IsDeadLetter(c.Topic) {
+		errs = append(errs, fmt.Errorf("queue %q is FIFO, and SQS delays no single message of those: retry in place (Retry %q), or set Config.RelaxedFIFO (?relaxedFifo=true) to let messages wait for their retry in a standard queue, where others overtake them: %w",
+			main, adapters.RetryInPlace, adapters.ErrUnsupported))
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -105,7 +103,7 @@ func (qs *queues) ensure(ctx context.Context, c adapters.Consumer) error {
 	for _, s := range []adapters.Stream{adapters.StreamRetry, adapters.StreamSuspect} {
 		want := qs.lasting(ownRetention)
 		if !dead.fifo() { // these are standard, and a dead letter queue must be of its source's kind
-			want[string(types.QueueAttributeNameRedrivePolicy)] = qs.redrivePolicy(dead)
+			want[string(types.QueueAttributeNameRedrivePolicy)] = qs.redrivePolicy(dead, qs.cfg.MaxReceiveCount)
 		}
 		if _, err := qs.declare(ctx, name(s), want); err != nil {
 			return err
@@ -132,10 +130,22 @@ func (qs *queues) lasting(d time.Duration) map[string]string {
 	}
 }
 
-func (qs *queues) redrivePolicy(dead *queue) string {
-	text, _ := json.Marshal(redrivePolicy{dead.arn, json.Number(strconv.Itoa(qs.cfg.MaxReceiveCount))}) // cannot fail
+func (qs *queues) redrivePolicy(dead *queue, count int) string {
+	text, _ := json.Marshal(redrivePolicy{dead.arn, json.Number(strconv.Itoa(count))}) // cannot fail
 	return string(text)
 }
+
+// mainCount is the maxReceiveCount of c's main queue. Where messages are retried
+// in place each attempt is a receive, so that SQS must count further than any
+// policy.
+func (qs *queues) mainCount(c adapters.Consumer) int {
+	if c.Retry == adapters.RetryInPlace {
+		return max(qs.cfg.MaxReceiveCount, inPlaceCount)
+	}
+	return qs.cfg.MaxReceiveCount
+}
+
+const inPlaceCount = 50
 
 type redrivePolicy struct {
 	Target string      `json:"deadLetterTargetArn"`
@@ -149,14 +159,14 @@ func (qs *queues) ensureMain(ctx context.Context, c adapters.Consumer, dead *que
 		return err
 	}
 	want := qs.mainAttributes()
-	want[string(types.QueueAttributeNameRedrivePolicy)] = qs.redrivePolicy(dead)
+	want[string(types.QueueAttributeNameRedrivePolicy)] = qs.redrivePolicy(dead, qs.mainCount(c))
 	main, err := qs.declareTopic(ctx, c.Topic, want)
 	if err != nil {
 		return err
 	}
 	have := main.attributes[string(types.QueueAttributeNameRedrivePolicy)]
 	if have == "" {
-		return qs.addNet(ctx, main, dead)
+		return qs.addNet(ctx, main, dead, qs.mainCount(c))
 	}
 	var policy redrivePolicy
 	if err := json.Unmarshal([]byte(have), &policy); err == nil && policy.Target != dead.arn {
@@ -166,9 +176,13 @@ func (qs *queues) ensureMain(ctx context.Context, c adapters.Consumer, dead *que
 				policy.Target[strings.LastIndexByte(policy.Target, ':')+1:], qs.naming.names.Of(adapters.StreamDeadLetter, c)),
 		}
 	}
-	if n, err := policy.Count.Int64(); err == nil && n < 5 {
-		qs.logger.Warn("SQS dead-letters messages of this queue before Spillway can tell what ends its consumer: raise maxReceiveCount to 10",
-			"queue", main.name, "max_receive_count", n)
+	least := 5
+	if c.Retry == adapters.RetryInPlace {
+		least = inPlaceCount
+	}
+	if n, err := policy.Count.Int64(); err == nil && int(n) < least {
+		qs.logger.Warn("SQS dead-letters messages of this queue before Spillway does, and without a reason: raise maxReceiveCount",
+			"queue", main.name, "max_receive_count", n, "want", qs.mainCount(c))
 	}
 	return nil
 }
@@ -181,10 +195,10 @@ func (qs *queues) mainAttributes() map[string]string {
 }
 
 // addNet sets a redrive policy on a queue without one.
-func (qs *queues) addNet(ctx context.Context, main, dead *queue) error {
+func (qs *queues) addNet(ctx context.Context, main, dead *queue, count int) error {
 	var err error
 	if !qs.cfg.VerifyOnly && main.attributes != nil && main.fifo() == dead.fifo() {
-		policy := qs.redrivePolicy(dead)
+		policy := qs.redrivePolicy(dead, count)
 		_, err = qs.client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
 			QueueUrl: &main.url, Attributes: map[string]string{string(types.QueueAttributeNameRedrivePolicy): policy},
 		})

@@ -32,7 +32,7 @@ type server struct {
 func newServer(t *testing.T) server {
 	t.Helper()
 	const variable = "SPILLWAY_TEST_SQS"
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	transport := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
 	s := server{url: "sqs://", aws: os.Getenv(variable) == "aws"}
 	s.cfg = sqs.Config{
@@ -83,7 +83,7 @@ func TestConformanceOnAServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	adaptertest.Run(t, adaptertest.Harness{
-		Parallel: true, MaxBody: 600 << 10,
+		Parallel: true, Moves: true, Unordered: true, MaxBody: 600 << 10,
 		// Other tests run beside these, on the same server and processors.
 		Late: 2 * time.Second, Delay: time.Second, Within: time.Minute,
 		Start: func(testing.TB) adaptertest.Target {

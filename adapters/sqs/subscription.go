@@ -257,6 +257,9 @@ func (s *subscription) receiveNow(stream string, most int, wait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	if q.fifo() {
+		most = 1 // of a batch, several could be of one group
+	}
 	msgs, err := s.b.receive(ctx, q, most, wait)
 	if err != nil {
 		return nil, err
@@ -300,11 +303,18 @@ func (s *subscription) release(h held, stream string) {
 // that nobody has handled: before that, it is written anew. A suspect always is,
 // so that its count means crashes, and not restarts.
 func (s *subscription) giveBack(ctx context.Context, h held, stream string, after time.Duration) error {
-	anew := h.m.count() >= s.b.cfg.MaxReceiveCount/2 || stream == s.b.names.Of(adapters.StreamSuspect, s.c)
+	anew := stream == s.b.names.Of(adapters.StreamSuspect, s.c) || h.m.count() >= s.b.cfg.MaxReceiveCount/2 && !s.countMatters(stream)
 	if anew && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
 		return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
 	}
 	return h.lease.release(ctx, after)
+}
+
+// countMatters reports whether the receive count of a stream means something to
+// the chain, so that it must go on: the attempts in place, and the pauses of those
+// who read dead letters.
+func (s *subscription) countMatters(stream string) bool {
+	return stream == s.c.Topic && (s.c.Retry == adapters.RetryInPlace || s.b.names.IsDeadLetter(stream))
 }
 
 var errKept = errors.New("it stays as it is")
@@ -315,11 +325,7 @@ func (s *subscription) rewrite(ctx context.Context, h held, stream string, after
 	if err != nil || h.lease.q.fifo() { // whose order would be lost
 		return errKept
 	}
-	copied := again(s.c, adapters.StreamRetry, r)
-	if stream == s.c.Topic {
-		copied.State = nil // which counts for nothing there
-	}
-	return s.b.send(ctx, h.lease.q, outgoingOf(copied), after)
+	return s.b.send(ctx, h.lease.q, outgoingOf(again(s.c, adapters.StreamRetry, r)), after)
 }
 
 const (
@@ -414,7 +420,15 @@ func (x *settler) Ack(ctx context.Context, d *adapters.Delivery) error {
 }
 
 func (x *settler) Return(ctx context.Context, d *adapters.Delivery) error {
-	return x.settle("return", d, func() error { return x.s.giveBack(ctx, x.held, x.stream, x.backoff()) })
+	return x.settle("return", d, func() error { return x.giveBack(ctx, d.Postponed()) })
+}
+
+func (x *settler) giveBack(ctx context.Context, due time.Time) error {
+	if due.IsZero() {
+		return x.s.giveBack(ctx, x.held, x.stream, x.backoff())
+	}
+	// What SQS counts of this is an attempt, and the place is to be kept.
+	return x.held.lease.release(ctx, x.held.lease.longest(time.Until(due)))
 }
 
 const (

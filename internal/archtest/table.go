@@ -196,8 +196,8 @@ var Spillway = Rules{
 			// Benchmarks that print a table need testing.Benchmark in a program.
 			Package: "internal/bench",
 			Imports: []string{
-				".", "adapters", "envelope", "failure", "middleware", "poison", "policy",
-				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
+				".", "adapters", "envelope", "failure", "inventory", "middleware", "poison", "policy",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs", "triage", "triage/signature",
 			},
 			// What Spillway is measured against, and plain clients.
 			External: []string{

@@ -35,6 +35,7 @@ type onRabbitMQ struct {
 	messages int
 	rounds   int
 	work     time.Duration
+	collect  int // dead letters
 	window   time.Duration
 
 	version string // of the broker, once connected
@@ -42,7 +43,8 @@ type onRabbitMQ struct {
 
 // sections are in the order that they must have: the last kills the broker.
 func (r *onRabbitMQ) sections() []section {
-	return []section{{"throughput", r.throughput}, {"lateness", r.lateness}, {"kill", r.kill}}
+	collect := collecting{name: "RabbitMQ", messages: r.collect, rounds: 3, open: r.dead}
+	return []section{{"throughput", r.throughput}, {"collect-rabbitmq", collect.measure}, {"lateness", r.lateness}, {"kill", r.kill}}
 }
 
 func (r *onRabbitMQ) throughput(ctx context.Context, t *table) {

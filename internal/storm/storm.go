@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -333,6 +334,13 @@ func (d *driver) trouble(ctx context.Context, w *watch) error {
 		if err != nil {
 			return fmt.Errorf("storm: %s: %w", t.Name, err)
 		}
+		// Half of what needs long to recover from is followed by faults during the
+		// recovery, half by faults after it.
+		if t.Aftermath > 0 && own.IntN(2) == 0 {
+			if err := d.untilItMoves(ctx, w); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -347,6 +355,26 @@ func (d *driver) flow(ctx context.Context, w *watch) error {
 	for w.ended[groupActing] < wanted && pause(ctx, 100*time.Millisecond) {
 		if err := w.read(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// recovery is how long a storm waits for messages that end.
+const recovery = 20 * time.Second
+
+// untilItMoves waits until in each group another message has ended, for a while.
+func (d *driver) untilItMoves(ctx context.Context, w *watch) error {
+	if err := w.read(); err != nil {
+		return err
+	}
+	before := maps.Clone(w.ended)
+	for end := time.Now().Add(recovery); time.Now().Before(end) && pause(ctx, 100*time.Millisecond); {
+		if err := w.read(); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(d.groups, func(group string) bool { return w.ended[group] == before[group] }) {
+			break
 		}
 	}
 	return nil

@@ -111,6 +111,7 @@ clean() {
 	session=$(saved session)
 	[ "$mode" = native ] && [ -n "$session" ] || return 0
 	for ((i = 0; i < 100; i++)); do
+		# shellcheck disable=SC2009 # pgrep finds what is dead and not reaped, too
 		ps -o stat= -s "$session" 2>/dev/null | grep -qv '^Z' || return 0
 		sleep 0.1
 	done

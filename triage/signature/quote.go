@@ -145,14 +145,14 @@ func (s *scanner) inObject(i int) bool {
 	return i >= 0 && (s.b[i] == '{' || s.b[i] == ',')
 }
 
-// isIdentifier reports whether b is letters, digits and the marks of names,
-// and begins with a letter.
+// isIdentifier reports whether b is letters, digits and the marks of names and
+// calls, and begins with a letter.
 func isIdentifier(b []byte) bool {
 	if len(b) == 0 || len(b) > 64 || !isLetter(b[0]) && b[0] != '_' && b[0] != '$' {
 		return false
 	}
 	for _, c := range b {
-		if !isLetter(c) && !isDigit(c) && c != '_' && c != '.' && c != '-' && c != '$' && c != '[' && c != ']' {
+		if !isLetter(c) && !isDigit(c) && c != '_' && c != '.' && c != '-' && c != '$' && c != '[' && c != ']' && c != '(' && c != ')' {
 			return false
 		}
 	}

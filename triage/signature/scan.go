@@ -46,8 +46,7 @@ type scanner struct {
 
 	explain bool
 	made    []Replacement
-	quoting bool // inside a quotation that is scanned
-	depth   int  // of JSON
+	depth   int // of JSON
 }
 
 // word is a place in b. end is where it ended, zero for none.
@@ -230,7 +229,7 @@ func (s *scanner) afterCodeNoun(i int) bool {
 	}
 	var buf [24]byte
 	name := lower(&buf, s.b[w.start:w.end])
-	if isCodeNoun(string(name)) {
+	if isCodeNoun(string(name)) || bytes.HasPrefix(name, []byte("http/")) {
 		return true
 	}
 	if string(name) == "version" && s.prev[1].end > 0 && w.start-s.prev[1].end <= 2 {
@@ -238,6 +237,48 @@ func (s *scanner) afterCodeNoun(i int) bool {
 		return isVersioned(string(name))
 	}
 	return false
+}
+
+// answer keeps a status in a sentence that has no word for it: returned 503,
+// failed with 404, exited with 137. Nothing may follow that is counted.
+func (s *scanner) answer() bool {
+	b, i := s.b, s.i
+	w, v := s.prev[0], s.prev[1]
+	if w.end == 0 || i-w.end != 1 && !(i-w.end == 2 && b[w.end] == ':') || w.end-w.start > 9 || fixedDigits(b, i, 3) < 0 {
+		return false
+	}
+	var buf [24]byte
+	verb := string(lower(&buf, b[w.start:w.end]))
+	exited := false
+	if verb == "with" && v.end > 0 && w.start-v.end == 1 {
+		verb = string(lower(&buf, b[v.start:v.end]))
+		exited = verb == "exited"
+		if verb == "failed" {
+			verb = "returned"
+		}
+	}
+	switch verb {
+	case "returned", "responded", "response", "answered", "replied", "exited":
+	default:
+		return false
+	}
+	if !exited && b[i] != '4' && b[i] != '5' {
+		return false
+	}
+	switch c := s.at(i + 3); c {
+	case 0, ':', ',', ';', ')', '"', '\'', '.':
+		if c == '.' && isDigit(s.at(i+4)) {
+			return false
+		}
+	case ' ': // a reason, or nothing that is counted
+		if n := s.at(i + 4); n != '-' && n != '(' && n != '|' && (n < 'A' || n > 'Z') {
+			return false
+		}
+	default:
+		return false
+	}
+	s.keep(i + 3)
+	return true
 }
 
 // code keeps a code of up to six digits or letters with digits, after a word
@@ -279,7 +320,7 @@ func (s *scanner) code() bool {
 // value takes what begins with a digit: a code, a time, an address, a number.
 func (s *scanner) value() bool {
 	b, i := s.b, s.i
-	if s.code() || s.protocol() {
+	if s.code() || s.protocol() || s.answer() {
 		return true
 	}
 	if end := uuidAt(b, i); end > i {
@@ -315,7 +356,7 @@ func (s *scanner) protocol() bool {
 		return false
 	}
 	s.out = append(s.out, s.b[s.i:end]...)
-	s.i = end
+	s.i, s.prev[0].end = end, end // a status may follow
 	return true
 }
 
@@ -400,11 +441,21 @@ func (s *scanner) number(digits int) bool {
 		s.put(end, phDuration, "duration")
 		return true
 	}
-	if isWordByte(s.at(end)) || s.at(end) == '_' {
-		return false // glued to letters
+	if s.glued(end) {
+		return false
 	}
 	s.put(end, phNumber, "number")
 	return true
+}
+
+// glued reports whether a letter or an underscore stands at i.
+func (s *scanner) glued(i int) bool {
+	c := s.at(i)
+	if class[c] == clsHigh {
+		r, _ := utf8.DecodeRune(s.b[i:])
+		return unicode.IsLetter(r) || unicode.IsMark(r)
+	}
+	return isWordByte(c) || c == '_'
 }
 
 // grouped reports whether the comma at j stands within a number: before three

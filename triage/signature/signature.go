@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
-	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -50,6 +49,7 @@ type Signer struct {
 	text    []byte // prepared
 	out     []byte // normalised, not folded
 	title   []byte
+	hashed  []byte
 }
 
 // Sign normalises a text and returns its key: equal keys mean equal ids. The
@@ -71,12 +71,16 @@ func (s *Signer) Sign(text string) (key []byte) {
 // Signature returns the signature of the text that was signed last.
 func (s *Signer) Signature() Signature {
 	s.title = fold(s.title[:0], s.out, false)
-	digest := sha256.Sum256(append([]byte(Version+"\x00"), cutKey(s.scanner.key)...))
+	s.hashed = append(append(s.hashed[:0], Version+"\x00"...), cutKey(s.scanner.key)...)
+	digest := sha256.Sum256(s.hashed)
+	id := append(make([]byte, 0, len(Version)+1+16), Version+":"...)
 	return Signature{
-		ID:   Version + ":" + strings.ToLower(base32.StdEncoding.EncodeToString(digest[:10])),
+		ID:   string(idEncoding.AppendEncode(id, digest[:10])),
 		Text: cutTitle(s.title),
 	}
 }
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567")
 
 // Explain returns the signature of a text, and what was replaced to make it,
 // from left to right.

@@ -18,7 +18,7 @@ func isCodeNoun(word string) bool {
 // version 3, unlike version 3 of an order.
 func isVersioned(word string) bool {
 	switch word {
-	case "schema", "protocol", "api", "format", "unsupported", "unknown", "message", "event", "wire", "envelope", "state":
+	case "schema", "protocol", "api", "format", "unsupported", "wire":
 		return true
 	}
 	return false
@@ -35,7 +35,7 @@ func isSchemaNoun(word string) bool {
 		"operation", "operator", "code", "status", "state", "reason", "error", "kind", "level", "codec", "encoding",
 		"charset", "format", "extension", "sequence", "trigger", "namespace", "collection",
 		"relationship", "struct", "interface", "protocol", "driver", "plugin", "procedure", "group",
-		"permission", "scope", "feature":
+		"permission", "scope", "feature", "reading", "invoke":
 		return true
 	}
 	return false
