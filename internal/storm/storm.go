@@ -34,6 +34,10 @@ type Config struct {
 	Concurrency int // of each; default 16
 	// Dir gets ledgers and logs of the processes. It must be empty.
 	Dir string
+	// Flow is how many messages must come to an end between two faults, for at most
+	// half a minute: on a busy machine, faults that follow each other leave no time
+	// for anything to fail. Default 0: none.
+	Flow int
 	// Only runs just the trials whose names contain one of these; empty means all.
 	Only []string
 	// Keep leaves the broker running, for a look after a violation.
@@ -306,6 +310,9 @@ func (d *driver) trouble(ctx context.Context, w *watch) error {
 		own := rand.New(rand.NewPCG(d.cfg.Seed, uint64(i)+2))
 		gap := between(own, min(d.cfg.Duration/200, time.Second), min(d.cfg.Duration/40, 4*time.Second))
 		pause(ctx, gap)
+		if err := d.flow(ctx, w); err != nil {
+			return err
+		}
 		if ctx.Err() != nil || i >= len(order) && !time.Now().Before(end) {
 			return ctx.Err()
 		}
@@ -337,6 +344,22 @@ func (d *driver) trouble(ctx context.Context, w *watch) error {
 	}
 }
 
+// flow waits until [Config].Flow more messages have ended.
+func (d *driver) flow(ctx context.Context, w *watch) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := w.read(); err != nil {
+		return err
+	}
+	wanted := min(w.ended[groupActing]+d.cfg.Flow, d.cfg.Messages)
+	for w.ended[groupActing] < wanted && pause(ctx, 100*time.Millisecond) {
+		if err := w.read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // recovery is how long a storm waits for messages that end.
 const recovery = 20 * time.Second
 
@@ -350,7 +373,7 @@ func (d *driver) untilItMoves(ctx context.Context, w *watch) error {
 		if err := w.read(); err != nil {
 			return err
 		}
-		if w.ended[groupActing] > before[groupActing] && w.ended[groupWatching] > before[groupWatching] {
+		if !slices.ContainsFunc(d.groups, func(group string) bool { return w.ended[group] == before[group] }) {
 			break
 		}
 	}

@@ -77,10 +77,8 @@ func TestSQSSurvivesAStorm(t *testing.T) {
 	t.Parallel()
 	// It hits a server of its own; the variable says whether there are brokers.
 	brokertest.URL(t, "SPILLWAY_TEST_SQS")
-	// With this seed the server dies last: on a busy machine it takes its time to
-	// come back, and nothing would be handed off before.
 	r := run(t, storm.Config{
-		Broker: "sqs", Seed: 4, Duration: 20 * time.Second, Messages: 1000, Consumers: 2,
+		Broker: "sqs", Seed: 4, Duration: 15 * time.Second, Messages: 1000, Consumers: 2, Flow: 60,
 		Only: []string{"kill -9", "some connections cut", "nothing reaches the broker", "console"},
 	})
 	if r.Killed == 0 {

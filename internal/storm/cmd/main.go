@@ -25,6 +25,7 @@ func main() {
 	flag.IntVar(&cfg.Messages, "messages", 0, "how many; 0 means 100 for each second")
 	flag.IntVar(&cfg.Consumers, "consumers", 4, "processes that act; two more watch")
 	flag.IntVar(&cfg.Concurrency, "concurrency", 16, "messages that each handles at a time")
+	flag.IntVar(&cfg.Flow, "flow", 0, "messages that must end between two faults, for machines where little moves meanwhile")
 	flag.StringVar(&cfg.Dir, "dir", "", "empty folder for ledgers and logs; default: a temporary one, kept after a violation")
 	only := flag.String("only", "", "only the faults whose names contain one of these, separated by commas")
 	flag.BoolVar(&cfg.Keep, "keep", false, "leave the broker running; the streams are read all the same")
