@@ -29,8 +29,10 @@ type dialect struct {
 
 var (
 	sqlite = dialect{
-		name:   "sqlite",
-		insert: intoDeadLetters,
+		name: "sqlite",
+		// OR FAIL spares a journal of each statement, which is only of use to those
+		// who go on after an error; the transaction is rolled back instead.
+		insert: strings.Replace(intoDeadLetters, "INSERT", "INSERT OR FAIL", 1),
 		types:  strings.NewReplacer("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT", "{bytes}", "BLOB", "{clustered}", "WITHOUT ROWID"),
 	}
 	postgres = dialect{

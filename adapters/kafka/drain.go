@@ -22,6 +22,8 @@ const (
 	// drainIdle ends the reading of a partition whose last offsets are no
 	// messages, but the marks of transactions.
 	drainIdle = 3 * time.Second
+	// drainLull is how long a batch waits to be filled.
+	drainLull = 200 * time.Millisecond
 )
 
 // drainGroup is the group in whose name what was drained of a stream is
@@ -32,15 +34,29 @@ func drainGroup(stream string) string { return stream + ".drain" }
 // The retry stream's name stands for all tiers. While a consumer of our own
 // streams runs, what is due within seconds is left to it.
 func (b *broker) Drain(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error {
-	if err := b.scan(ctx, stream, true, fn); err != nil {
+	if err := b.scan(ctx, stream, true, 1, one(fn)); err != nil {
 		return fmt.Errorf("kafka: drain %q: %w", stream, err)
 	}
 	return nil
 }
 
+// DrainBatch implements adapters.BatchDrainer: what Drain does, with a commit for
+// each batch. A batch is of one partition.
+func (b *broker) DrainBatch(ctx context.Context, stream string, most int, fn func(context.Context, []adapters.Record) error) error {
+	if err := b.scan(ctx, stream, true, max(most, 1), fn); err != nil {
+		return fmt.Errorf("kafka: drain %q: %w", stream, err)
+	}
+	return nil
+}
+
+// one makes fn one for batches of one.
+func one(fn func(context.Context, adapters.Record) error) func(context.Context, []adapters.Record) error {
+	return func(ctx context.Context, batch []adapters.Record) error { return fn(ctx, batch[0]) }
+}
+
 // Peek reads what Drain would, and takes nothing: no group, and no commit.
 func (b *broker) Peek(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error {
-	if err := b.scan(ctx, stream, false, fn); err != nil {
+	if err := b.scan(ctx, stream, false, 1, one(fn)); err != nil {
 		return fmt.Errorf("kafka: peek at %q: %w", stream, err)
 	}
 	return nil
@@ -74,10 +90,11 @@ type scanner struct {
 	take     bool // and commit
 	active   bool // a consumer runs
 	consumer sarama.Consumer
-	fn       func(context.Context, adapters.Record) error
+	most     int // of a batch
+	fn       func(context.Context, []adapters.Record) error
 }
 
-func (b *broker) scan(ctx context.Context, stream string, take bool, fn func(context.Context, adapters.Record) error) (err error) {
+func (b *broker) scan(ctx context.Context, stream string, take bool, most int, fn func(context.Context, []adapters.Record) error) (err error) {
 	streams, consumed := b.topicsOf(stream)
 	found, err := b.topics.findAll(ctx, streams)
 	if err != nil {
@@ -89,7 +106,7 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, fn func(con
 		}
 		return &TopicError{Topic: candidates(stream)[0], Hint: "it is created when its consumer starts"}
 	}
-	s := &scanner{b: b, stream: stream, take: take, fn: fn}
+	s := &scanner{b: b, stream: stream, take: take, most: most, fn: fn}
 	if consumed {
 		if s.active, err = b.isActive(ctx, stream); err != nil {
 			return err
@@ -180,6 +197,7 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 	defer func() { err = errors.Join(err, pc.Close()) }()
 	committed := time.Now()
 	dirty := false
+	batch := batch{s: s, taken: taken}
 	commit := func() error {
 		if !s.take || !dirty {
 			return nil
@@ -192,22 +210,50 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 		return s.b.commit(ctx, drainGroup(s.stream), "", sarama.GroupGenerationUndefined, map[topicPartition]position{tp: pos})
 	}
 	defer func() { err = errors.Join(err, commit()) }()
+	// flush gives to fn what was collected for it.
+	flush := func() error {
+		if len(batch.records) == 0 {
+			return nil
+		}
+		if err := batch.flush(ctx); err != nil {
+			return err
+		}
+		dirty = true
+		if s.most > 1 {
+			return commit()
+		}
+		return nil
+	}
 	idle := time.NewTimer(drainIdle)
 	defer idle.Stop()
 	for {
-		idle.Reset(drainIdle)
+		wait := drainIdle
+		if len(batch.records) > 0 {
+			wait = drainLull
+		}
+		idle.Reset(wait)
 		select {
 		case m, open := <-pc.Messages():
 			if !open {
 				return errors.New("the client has stopped reading")
 			}
-			if m.Offset >= end || !taken.Fits(m.Offset) {
-				return nil
+			if m.Offset >= end {
+				return flush()
 			}
-			if err := s.message(ctx, m, taken, consumed); err != nil {
-				return err
+			if !taken.Fits(m.Offset) {
+				// What is collected is in the way, perhaps.
+				if err := flush(); err != nil || !taken.Fits(m.Offset) {
+					return err
+				}
 			}
-			dirty = true
+			if s.message(m, taken, consumed, &batch) {
+				dirty = true
+			}
+			if len(batch.records) == s.most || m.Offset == end-1 {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
 			if m.Offset == end-1 {
 				return nil
 			}
@@ -221,28 +267,52 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 				return e
 			}
 		case <-idle.C:
-			return nil
+			if len(batch.records) == 0 {
+				return nil
+			}
+			if err := flush(); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (s *scanner) message(ctx context.Context, m *sarama.ConsumerMessage, taken, consumed *retrytopic.Offsets) error {
+// message adds a message to the batch, unless it is not for fn. It reports
+// whether it marked the message as read without fn.
+func (s *scanner) message(m *sarama.ConsumerMessage, taken, consumed *retrytopic.Offsets, batch *batch) bool {
 	if !taken.Read(m.Offset) {
-		return nil
+		return false
 	}
 	if consumed.Finished(m.Offset) {
 		taken.Finish(m.Offset)
-		return nil
+		return true
 	}
 	if s.active && time.Until(heldUntil(m, maxHeld)) < drainGuard {
-		return nil // the consumer's
+		return false // the consumer's
 	}
 	r, _ := recordOf(m, s.stream, s.b.cfg.Marshaler) // what cannot be unmarshaled comes as it is
-	if err := s.fn(ctx, r); err != nil {
+	batch.records, batch.offsets = append(batch.records, r), append(batch.offsets, m.Offset)
+	return false
+}
+
+// batch is what fn is given next.
+type batch struct {
+	s       *scanner
+	taken   *retrytopic.Offsets
+	records []adapters.Record
+	offsets []int64
+}
+
+// flush gives the batch to fn, which may keep it.
+func (b *batch) flush(ctx context.Context) error {
+	if err := b.s.fn(ctx, b.records); err != nil {
 		return err
 	}
-	taken.Finish(m.Offset)
+	for _, offset := range b.offsets {
+		b.taken.Finish(offset)
+	}
+	b.records, b.offsets = nil, b.offsets[:0]
 	return nil
 }
