@@ -132,3 +132,49 @@ func TestDrainResumes(t *testing.T) {
 		}
 	})
 }
+
+// A reader whose window was full of what an operator took goes on reading at
+// once, and not when the first of it would have been due.
+func TestDrainMakesRoomForARunningConsumer(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{Window: 1}, func(b *bench) {
+		c := b.consumer(1)
+		park := func(id string, delay time.Duration) {
+			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
+		}
+		park("now", 0)
+		park("in an hour", time.Hour)
+		s := b.subscribe(b.broker, c)
+		b.ack(b.next(s)) // then there is room for the other one
+		b.quiet(s, time.Second)
+		if got := b.drain(of(adapters.StreamParking, c)); len(got) != 1 {
+			b.Fatalf("drained %q, want the one that waits", idsOf(got))
+		}
+		park("next", 0)
+		d := b.next(s)
+		if d.ID != "next" {
+			b.Errorf("delivered %q", d.ID)
+		}
+		b.ack(d)
+	})
+}
+
+// However rarely a consumer commits, it knows what operators have taken before
+// it would deliver it.
+func TestDrainBesideAConsumerThatCommitsRarely(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{CommitInterval: time.Minute}, func(b *bench) {
+		c := b.consumer(1)
+		s := b.subscribe(b.broker, c)
+		park := func(id string, delay time.Duration) {
+			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
+		}
+		park("now", 0)
+		park("taken", 9*time.Second)
+		b.ack(b.next(s)) // it reads
+		if got := b.drain(of(adapters.StreamParking, c)); len(got) != 1 {
+			b.Fatalf("drained %q, want the one that waits", idsOf(got))
+		}
+		b.quiet(s, 10*time.Second)
+	})
+}

@@ -235,6 +235,13 @@ func (p *partition) resume(pos position, id uint64) bool {
 		return true
 	})
 	p.window = retrytopic.NewWindow[*entry](p.r.b.cfg.Window, p.r.b.cfg.WindowBytes)
+	for _, behind := range p.lanes {
+		for _, e := range behind {
+			if e.kept != nil {
+				p.kept[e.msg.Offset] = e.kept
+			}
+		}
+	}
 	clear(p.lanes)
 	p.carried, p.held, p.bytes = map[int64]bool{}, 0, 0
 	for offset, e := range p.out {
@@ -283,6 +290,7 @@ func (p *partition) drain(pos position) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.rouse() // there may be room again
 	p.drained = progress.Offsets
 	p.window.Remove(func(i retrytopic.Item[*entry]) bool {
 		if !p.drained.Finished(i.Seq) {
@@ -741,10 +749,7 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 	}
 	version := p.version
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.rouse()
 	if finished && waited {
 		p.r.b.dropPlace(p.r.s.c, e.msg)
 	}
@@ -752,6 +757,14 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 		return errLost
 	}
 	return nil
+}
+
+// rouse has run look again at what it can do.
+func (p *partition) rouse() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
 }
 
 // leaveLane lets the next message of a key go. The lock is held.

@@ -336,27 +336,29 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// commits commits at intervals, and when somebody waits for it.
+// commits commits at intervals, and when somebody waits for it. It also looks for
+// what operators have drained.
 func (r *reader) commits(ctx context.Context) {
 	tick := time.NewTicker(r.b.cfg.CommitInterval)
 	defer tick.Stop()
+	// Drains rely on being noticed within drainGuard, however rarely one commits.
+	look := time.NewTicker(min(r.b.cfg.CommitInterval, time.Second))
+	defer look.Stop()
 	for {
-		ticked := false
+		step := func(ctx context.Context) error { return r.flush(ctx, false) }
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.kick:
 		case <-tick.C:
-			ticked = true
+		case <-look.C:
+			step = func(ctx context.Context) error { return r.refreshDrained(ctx, (*partition).waiting) }
 		}
 		short, cancel := context.WithTimeout(ctx, coordination)
-		err := r.flush(short, false)
-		if err == nil && ticked {
-			err = r.refreshDrained(short, (*partition).waiting)
-		}
+		err := step(short)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			r.b.logger.Warn("kafka: commit failed, what was finished since the last one is delivered again if this process ends now",
+			r.b.logger.Warn("kafka: exchanging positions failed: what was finished since the last commit is delivered again if this process ends now, and so may be what operators drain",
 				"topic", r.s.c.Topic, "group", r.group, "error", err)
 			sleep(ctx, minPause)
 		}

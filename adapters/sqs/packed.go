@@ -83,6 +83,9 @@ func unpack(text string) ([]adapters.Header, error) {
 			return nil, fmt.Errorf("packed metadata: key: %w", err)
 		}
 		v.Key = key
+		if v.Type == adapters.TypeSystem { // which only the broker gives
+			v.Type = ""
+		}
 		headers = append(headers, adapters.Header(v))
 	}
 	return headers, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,7 +137,7 @@ func isPlain(h adapters.Header) bool {
 	case uuidAttribute, packedAttribute, encodingAttribute:
 		return false
 	}
-	if envelope.IsOwn(h.Key) || !isLegalName(h.Key) || len(h.Value) == 0 || len(h.Type) > 256 {
+	if envelope.IsOwn(h.Key) || !isLegalName(h.Key) || len(h.Value) == 0 || !isLegalType(h.Type) {
 		return false
 	}
 	switch kindOf(cmp.Or(h.Type, typeString)) {
@@ -152,8 +153,14 @@ func isPlain(h adapters.Header) bool {
 
 // isNumber is stricter than SQS, which also bounds size and precision.
 func isNumber(s string) bool {
-	_, err := strconv.ParseFloat(s, 64)
-	return err == nil && len(s) <= 38 && strings.Trim(s, "+-.0123456789eE") == ""
+	v, err := strconv.ParseFloat(s, 64)
+	inRange := math.Abs(v) >= 1e-127 && math.Abs(v) <= 1e125 || strings.Trim(s, "+-.0") == ""
+	return err == nil && inRange && len(s) <= 38 && strings.Trim(s, "+-.0123456789eE") == ""
+}
+
+// isLegalType reports whether SQS takes a data type: it may end in a label.
+func isLegalType(dataType string) bool {
+	return len(dataType) <= 256 && !strings.ContainsFunc(dataType, func(r rune) bool { return !isNameChar(r) && r != '.' })
 }
 
 func isLegalName(name string) bool {

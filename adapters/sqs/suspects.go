@@ -90,6 +90,9 @@ func (s *subscription) waiting(stream string) (bool, error) {
 		return false, err
 	}
 	n, err := s.b.depth(ctx, q)
+	if isDenied(err) { // then only a receive tells
+		return true, nil
+	}
 	return n.visible > 0, err
 }
 
