@@ -1,5 +1,7 @@
 package signature
 
+import "strings"
+
 // The word lists. A word is asked about in lower case.
 
 // isCodeNoun reports whether a number directly after the word tells causes
@@ -10,6 +12,11 @@ func isCodeNoun(word string) bool {
 		"errorcode", "error_code", "exitcode", "exit_code", "httpstatus", "http_status", "hresult", "ntstatus", "exit",
 		"errcode", "sqlcode", "responsecode", "response_code", "returncode", "return_code", "rc":
 		return true
+	}
+	for _, noun := range []string{"status", "code"} { // grpc-status, vendor_code
+		if rest, ok := strings.CutSuffix(word, noun); ok && (strings.HasSuffix(rest, "-") || strings.HasSuffix(rest, "_")) {
+			return true
+		}
 	}
 	return false
 }
