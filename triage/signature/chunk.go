@@ -113,11 +113,11 @@ func (s *scanner) chunk() {
 		s.put(stop, phHost, "host")
 		return
 	}
+	if s.isPerson(end) { // also test9
+		s.put(end, phQuoted, "name of a user")
+		return
+	}
 	if digits == 0 {
-		if s.isPerson(end) {
-			s.put(end, phQuoted, "name of a user")
-			return
-		}
 		s.plain(end)
 		return
 	}
