@@ -317,10 +317,30 @@ func (s *scanner) code() bool {
 	return true
 }
 
+// secured keeps the version of a protocol that encrypts: a peer that refuses
+// TLS 1.0 is another cause than one that refuses TLS 1.2.
+func (s *scanner) secured() bool {
+	b, i := s.b, s.i
+	w := s.prev[0]
+	if w.end == 0 || i-w.end != 1 || b[w.end] != ' ' || s.at(i+1) != '.' || !isDigit(s.at(i+2)) {
+		return false
+	}
+	switch string(b[w.start:w.end]) {
+	case "TLS", "SSL", "DTLS", "tls", "ssl", "dtls":
+	default:
+		return false
+	}
+	if c := s.at(i + 3); isDigit(c) || isLetter(c) || c == '_' || c == '.' && isDigit(s.at(i+4)) {
+		return false
+	}
+	s.keep(i + 3)
+	return true
+}
+
 // value takes what begins with a digit: a code, a time, an address, a number.
 func (s *scanner) value() bool {
 	b, i := s.b, s.i
-	if s.code() || s.protocol() || s.answer() {
+	if s.code() || s.protocol() || s.secured() || s.answer() {
 		return true
 	}
 	if end := uuidAt(b, i); end > i {

@@ -21,6 +21,7 @@ var pairs = []struct {
 	{"P05", true, "read tcp 10.1.4.7:51234->10.2.0.11:9092: read: connection reset by peer", "read tcp 10.1.9.88:40022->10.2.0.13:9092: read: connection reset by peer"},
 	{"P07", true, "lock wait timed out after 2m30.512s", "lock wait timed out after 350ms"},
 	{"accounts with digits", true, "Failed password for invalid user test9 from 10.1.2.3 port 22", "Failed password for invalid user webmaster from 10.9.2.3 port 41"},
+	{"versions of TLS", false, "handshake: TLS 1.0 refused", "handshake: TLS 1.2 refused"},
 	{"names of codes", false, "upstream trailer grpc-status: 14", "upstream trailer grpc-status: 5"},
 	{"P09", false, "payment gateway: unexpected status 503", "payment gateway: unexpected status 404"},
 	{"P11", true, `duplicate key value violates unique constraint "orders_pkey" (SQLSTATE 23505): Key (id)=(81923) already exists`, `duplicate key value violates unique constraint "orders_pkey" (SQLSTATE 23505): Key (id)=(4) already exists`},
