@@ -115,7 +115,7 @@ func printTriage(ctx context.Context, c *call, o triageOptions) error {
 	case pass.Messages > 0:
 		return nil
 	case pass.Undecodable > 0:
-		return fmt.Errorf("none of %s of %s is a dead letter", count(int(pass.Undecodable), "line"), inputName(o.input))
+		return fmt.Errorf("none of %s of %s is a dead letter: one is expected on each line; jq -c '.[]' makes lines of a list, and jq -c . of what is indented", count(int(pass.Undecodable), "line"), inputName(o.input))
 	default:
 		return codedError{exitNothing, fmt.Errorf("there are no dead letters in %s", inputName(o.input))}
 	}
