@@ -153,6 +153,9 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 	}
 	if rung > 0 {
 		silent := errors.Is(err, errUnconfirmed) && context.Cause(ctx) == errPatience
+		if err != nil && !silent {
+			return err // tells nothing of the rung
+		}
 		if pause := b.silences.heard(rung, silent); pause > 0 {
 			b.logger.Error("a delay queue does not confirm; longer delays stand in for it: it may have no leader, see docs/rabbitmq.md",
 				"queue", out.exchange, "for", pause)
