@@ -243,26 +243,33 @@ func (in *inspection) group(ctx context.Context, c adapters.Consumer, s adapters
 		}
 		total += left
 		if s == adapters.StreamRetry && left > 0 {
-			in.add(adapters.SeverityInfo, ruleWaiting, c, k.topic, "", "%d messages wait for their retry", left)
+			in.add(adapters.SeverityInfo, ruleWaiting, c, k.topic, "", "%s", counted(left, "message waits for its retry", "messages wait for their retry"))
 		}
 	}
 	switch {
 	case total == 0:
 	case s == adapters.StreamMain:
-		in.add(adapters.SeverityInfo, ruleLag, c, topics[0].topic, "", "%d messages are not finished by group %q", total, group)
+		in.add(adapters.SeverityInfo, ruleLag, c, topics[0].topic, "", "%s not finished by group %q", counted(total, "message is", "messages are"), group)
 	case s == adapters.StreamParking:
-		in.add(adapters.SeverityInfo, ruleParked, c, topics[0].topic, "", "%d messages are parked", total)
+		in.add(adapters.SeverityInfo, ruleParked, c, topics[0].topic, "", "%s parked", counted(total, "message is", "messages are"))
 	case s == adapters.StreamSuspect:
 		in.add(adapters.SeverityWarning, ruleSuspects, c, topics[0].topic, "look for processes that end without a word",
-			"%d messages are suspected of ending their consumer", total)
+			"%s suspected of ending a consumer", counted(total, "message is", "messages are"))
 	case s == adapters.StreamDeadLetter:
-		in.add(adapters.SeverityInfo, ruleDeadLetters, c, topics[0].topic, "collect them", "%d dead letters are not collected", total)
+		in.add(adapters.SeverityInfo, ruleDeadLetters, c, topics[0].topic, "collect them: spillway collect", "%s not collected", counted(total, "dead letter is", "dead letters are"))
 	}
 	if !active && total > 0 && s != adapters.StreamDeadLetter {
 		in.add(adapters.SeverityError, ruleNobodyReads, c, topics[0].topic, "start the consumer",
-			"%d messages wait, and group %q has no members", total, group)
+			"%s, and group %q has no members", counted(total, "message waits", "messages wait"), group)
 	}
 	return nil
+}
+
+func counted[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // partition counts what a group has not finished, and nobody has drained, and

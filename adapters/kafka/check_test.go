@@ -77,16 +77,16 @@ func TestCheck(t *testing.T) {
 		group := c.Topic + ".billing"
 		want = []string{
 			"error kafka-nobody-reads .billing.parking: 2 messages wait, and group \"" + group + ".parking\" has no members",
-			"error kafka-nobody-reads .billing.retry.2s: 1 messages wait, and group \"" + group + ".retry\" has no members",
+			"error kafka-nobody-reads .billing.retry.2s: 1 message waits, and group \"" + group + ".retry\" has no members",
 			"error kafka-nobody-reads .billing.suspect: 3 messages wait, and group \"" + group + ".suspect\" has no members",
 			"error kafka-nobody-reads : 4 messages wait, and group \"" + group + "\" has no members",
 			"info kafka-dead-letters .billing.dlq: 4 dead letters are not collected",
 			"info kafka-lag : 4 messages are not finished by group \"" + group + "\"",
 			"info kafka-parked .billing.parking: 2 messages are parked",
-			"info kafka-waiting .billing.retry.2s: 1 messages wait for their retry",
+			"info kafka-waiting .billing.retry.2s: 1 message waits for its retry",
 			"warning kafka-partition-blocked : the oldest unfinished message of partition 0, at offset 0, is an hour old, and 4 wait",
 			"warning kafka-retention .billing.dlq: dead letters are kept for 1h0m0s, and the configuration says 336h0m0s",
-			"warning kafka-suspects .billing.suspect: 3 messages are suspected of ending their consumer",
+			"warning kafka-suspects .billing.suspect: 3 messages are suspected of ending a consumer",
 		}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, got); diff != "" {

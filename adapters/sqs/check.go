@@ -138,8 +138,7 @@ func (in *inspection) contents(o owner, name string, attributes map[string]strin
 	switch all := n + hidden + delayed; {
 	case all == 0:
 	case o.stream == adapters.StreamDeadLetter:
-		in.add(adapters.SeverityInfo, ruleDeadLetters, o, name, fmt.Sprintf("about %d dead letters; the queue keeps each for %s", all, days(attributes)),
-			"look at them before then: spillway triage")
+		in.add(adapters.SeverityInfo, ruleDeadLetters, o, name, deadLetters(all, attributes), "collect them before then: spillway collect")
 	case o.stream == adapters.StreamSuspect:
 		in.add(adapters.SeverityWarning, ruleSuspects, o, name, fmt.Sprintf("about %d messages are handled one at a time, because they may have ended their consumer", all),
 			"look for crashes and restarts of the consumer")
@@ -148,6 +147,15 @@ func (in *inspection) contents(o owner, name string, attributes map[string]strin
 	}
 }
 
-func days(attributes map[string]string) time.Duration {
-	return time.Duration(number(attributes, types.QueueAttributeNameMessageRetentionPeriod)) * time.Second
+// deadLetters says how many wait, and for how long; a server that does not tell
+// its retention is not said to keep nothing.
+func deadLetters(n int, attributes map[string]string) string {
+	text := fmt.Sprintf("about %d dead letters", n)
+	if n == 1 {
+		text = "about 1 dead letter"
+	}
+	if keeps := number(attributes, types.QueueAttributeNameMessageRetentionPeriod); keeps > 0 {
+		text += fmt.Sprintf("; the queue keeps each for %s", time.Duration(keeps)*time.Second)
+	}
+	return text
 }

@@ -77,5 +77,8 @@ func TestCheckTellsWhatWaits(t *testing.T) {
 				t.Errorf("%s was not found", rule)
 			}
 		}
+		if got, want := rules["sqs-dead-letters"].Message, "about 1 dead letter; the queue keeps each for 336h0m0s"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	})
 }

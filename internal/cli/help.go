@@ -28,11 +28,16 @@ func help(w io.Writer, args []string) error {
 		writeOverview(w)
 		return nil
 	}
+	if args[0] == "help" {
+		writeOverview(w)
+		return nil
+	}
 	v, rest, err := find(args)
 	if err != nil {
 		return err
 	}
-	if len(rest) > 0 {
+	// What follows check is part of what it does, and not a second verb.
+	if len(rest) > 0 && v.most == 0 {
 		return usagef("help takes one verb, and %s is one", v.name)
 	}
 	writeHelp(w, v)

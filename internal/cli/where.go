@@ -246,6 +246,9 @@ func (s *search) lying(b adapters.Broker, which adapters.Stream, name string, r 
 		Class: string(st.Class), Code: string(st.Code), Message: s.redact.Text(st.Message), Reference: st.Reference, DueAt: known(st.DueAt),
 	}
 	again := fmt.Sprintf("attempt %d", st.Attempt)
+	if !st.ParkedAt.IsZero() { // parking does not count on, so that the number is that of the attempt before it
+		p.Attempts, again = st.Attempt, "another look"
+	}
 	switch which {
 	case adapters.StreamParking:
 		p.Place, p.Next = inParking, s.parked(st, now)
