@@ -249,6 +249,19 @@ func (c *Config) Open(ctx context.Context) (*spillway.Spillway, error) {
 	return spillway.Open(ctx, string(c.BrokerURL), c.Spillway, openers...)
 }
 
+// Opener is that of the broker that BrokerURL names, told what the file says
+// about it: for spillway.Open with a Config of the caller's own.
+func (c *Config) Opener() (adapters.Opener, error) {
+	if err := c.needBroker(); err != nil {
+		return adapters.Opener{}, err
+	}
+	b, _, err := c.find()
+	if err != nil {
+		return adapters.Opener{}, fmt.Errorf("config: broker.url %w", err)
+	}
+	return c.opener(b), nil
+}
+
 // OpenBroker connects to the broker alone, for those who look after its
 // streams instead of handling messages. The caller closes it.
 func (c *Config) OpenBroker(ctx context.Context) (adapters.Broker, error) {

@@ -192,6 +192,12 @@ var Spillway = Rules{
 		{Package: "internal/archtest"},
 		// Where tests find the real brokers: nobody links it but tests.
 		{Package: "internal/brokertest", Std: []string{"testing"}},
+		// What the examples on real brokers have in common as tests.
+		{
+			Package: "internal/exampletest",
+			Imports: []string{"adapters", "config", "examples/app/configured", "internal/brokertest"},
+			Std:     []string{"testing"},
+		},
 		{
 			// Benchmarks that print a table need testing.Benchmark in a program.
 			Package: "internal/bench",
@@ -206,11 +212,6 @@ var Spillway = Rules{
 				watermill + "-aws", "github.com/aws/aws-sdk-go-v2",
 			},
 			Std: []string{"flag", "testing"},
-		},
-		{
-			// Tells tests where the brokers are, and so is test code.
-			Package: "internal/brokertest",
-			Std:     []string{"testing"},
 		},
 		{
 			// The storm plays producers and consumers on every broker, and publishes
@@ -234,7 +235,7 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest",
+			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest", "internal/exampletest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},
