@@ -115,7 +115,7 @@ var targets = map[string]func() Target{
 	"kafka":     func() Target { return &kafkaTarget{instance: instance{name: "kafkastorm"}} },
 	"memory":    func() Target { return newMemoryTarget() },
 	"rabbitmq":  func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm"}} },
-	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4"}} },
+	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4storm"}} },
 	"sqs":       func() Target { return &sqsTarget{instance: instance{name: "sqsstorm"}} },
 }
 
