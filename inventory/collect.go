@@ -59,6 +59,9 @@ type StreamProgress struct {
 	Stream string
 	Read   int64 // records, removed from the stream, or looked at
 	Added        // of them
+	// Unknown are those of Read in no form that is known: dead letters of class
+	// unknown.
+	Unknown int64
 	// Remaining is how many lie in the stream; -1 where the broker does not say.
 	Remaining int64
 }
@@ -68,6 +71,7 @@ func (p Progress) Total() StreamProgress {
 	var t StreamProgress
 	for _, s := range p.Streams {
 		t.Read += s.Read
+		t.Unknown += s.Unknown
 		t.Added.add(s.Added)
 		if s.Remaining < 0 || t.Remaining < 0 {
 			t.Remaining = -1
@@ -83,7 +87,8 @@ const atOnce = 4
 
 // Collect empties dead letter streams into the inventory, until they are empty
 // or, with Follow, until ctx ends, which is no error then. A record is removed
-// from its stream after it was committed. What cannot be decoded goes to the
+// from its stream after it was committed. What is in no form that is known is a
+// dead letter of class unknown; what cannot be stored as one goes to the
 // quarantine. The result is also valid with an error.
 func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg CollectConfig) (Progress, error) {
 	if len(cfg.Streams) == 0 {
@@ -198,7 +203,8 @@ func (c *collector) drain(ctx context.Context, i int) error {
 	counter, counts := c.broker.(adapters.Counter)
 	var counted time.Time
 	take := func(ctx context.Context, records []adapters.Record) error {
-		added, err := c.take(ctx, stream, records)
+		batch, unknown := c.batch(stream, records)
+		added, err := c.take(ctx, stream, batch, records)
 		if err != nil {
 			return err
 		}
@@ -210,7 +216,7 @@ func (c *collector) drain(ctx context.Context, i int) error {
 				remaining = n
 			}
 		}
-		c.note(i, len(records), added, remaining)
+		c.note(i, len(records), unknown, added, remaining)
 		return nil
 	}
 	var err error
@@ -226,7 +232,7 @@ func (c *collector) drain(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("inventory: collect %s: %w", stream, err)
 	}
-	c.note(i, 0, Added{}, 0)
+	c.note(i, 0, 0, Added{}, 0)
 	return nil
 }
 
@@ -250,10 +256,11 @@ func (c *collector) peek(ctx context.Context, stream string, take func(context.C
 
 // note counts a batch and reports it. A remaining of -1 is not known now, and
 // is then what it was without this batch.
-func (c *collector) note(i, read int, added Added, remaining int64) {
+func (c *collector) note(i, read, unknown int, added Added, remaining int64) {
 	c.mu.Lock()
 	p := &c.streams[i]
 	p.Read += int64(read)
+	p.Unknown += int64(unknown)
 	p.Added.add(added)
 	if remaining < 0 && p.Remaining >= 0 {
 		remaining = max(0, p.Remaining-int64(read))
@@ -267,10 +274,10 @@ func (c *collector) note(i, read int, added Added, remaining int64) {
 	}
 }
 
-// take stores records. A record that the database refuses whatever is tried
-// goes to the quarantine, alone.
-func (c *collector) take(ctx context.Context, stream string, records []adapters.Record) (Added, error) {
-	added, err := c.store.Add(ctx, c.batch(stream, records))
+// take stores the batch that records are. A record that the database refuses
+// whatever is tried goes to the quarantine, alone.
+func (c *collector) take(ctx context.Context, stream string, b Batch, records []adapters.Record) (Added, error) {
+	added, err := c.store.Add(ctx, b)
 	if err == nil || !c.store.dialect.refuses(err) {
 		return added, err
 	}
@@ -278,51 +285,56 @@ func (c *collector) take(ctx context.Context, stream string, records []adapters.
 		return c.store.Add(ctx, Batch{Quarantine: []Quarantined{{Stream: stream, Cause: err.Error(), Record: records[0]}}})
 	}
 	half := len(records) / 2
-	added, err = c.take(ctx, stream, records[:half])
+	b, _ = c.batch(stream, records[:half])
+	added, err = c.take(ctx, stream, b, records[:half])
 	if err != nil {
 		return added, err
 	}
-	rest, err := c.take(ctx, stream, records[half:])
+	b, _ = c.batch(stream, records[half:])
+	rest, err := c.take(ctx, stream, b, records[half:])
 	added.add(rest)
 	return added, err
 }
 
-func (c *collector) batch(stream string, records []adapters.Record) Batch {
+// batch decodes records, and says how many are in no form that is known.
+func (c *collector) batch(stream string, records []adapters.Record) (b Batch, unknown int) {
 	from := foreign.From{Broker: c.broker.Capabilities().Broker, Stream: stream, Names: c.cfg.Names, Redactor: c.cfg.Redactor}
 	type decoded struct {
-		d   envelope.DeadLetter
-		err error
+		d      envelope.DeadLetter
+		format foreign.Format
+		err    error
 	}
 	all := make([]decoded, len(records))
-	inParts(len(records), func(i int) { all[i].d, all[i].err = Decode(records[i], from) })
-	b := Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
+	inParts(len(records), func(i int) { all[i].d, all[i].format, all[i].err = Decode(records[i], from) })
+	b = Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
 	for i, r := range records {
 		if err := all[i].err; err != nil {
 			r.Native = nil
 			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: err.Error(), Record: r})
 			continue
 		}
+		if all[i].format == foreign.FormatUnknown {
+			unknown++
+		}
 		b.Items = append(b.Items, Item{DeadLetter: all[i].d, Stream: stream, At: r.Position.Timestamp})
 	}
-	return b
+	return b, unknown
 }
 
 // Decode reads a record of a dead letter stream, in all forms that package
-// foreign knows. It fails where there is no evidence that anything failed.
-func Decode(r adapters.Record, from foreign.From) (d envelope.DeadLetter, err error) {
+// foreign knows, and gives it an id. What is in none of them has class unknown.
+// It fails only where decoding panics.
+func Decode(r adapters.Record, from foreign.From) (d envelope.DeadLetter, format foreign.Format, err error) {
 	defer func() {
 		if p := recover(); p != nil { // one record must not stop the others
 			err = fmt.Errorf("decoding it panicked: %v", p)
 		}
 	}()
-	d, format := foreign.Decode(r, from)
-	if format == foreign.FormatUnknown {
-		return envelope.DeadLetter{}, errors.New("it is in no form that is known: neither headers nor body say that anything failed")
-	}
+	d, format = foreign.Decode(r, from)
 	if d.ID == "" {
 		d.ID = envelope.DeadLetterID(envelope.State{}, "", nil) // drawn
 	}
-	return d, nil
+	return d, format, nil
 }
 
 // audit writes what was collected from each stream.
@@ -337,7 +349,7 @@ func (c *collector) audit(ctx context.Context) error {
 		}
 		err := c.store.Record(ctx, AuditEntry{
 			Author: c.cfg.Author, Action: action, Target: p.Stream, Total: int64(p.New),
-			Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d}`, p.Read, p.New, p.Duplicates, p.Quarantined),
+			Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d,"unknown":%d}`, p.Read, p.New, p.Duplicates, p.Quarantined, p.Unknown),
 		})
 		if err != nil {
 			return err

@@ -63,9 +63,30 @@ func TestLinesOfAllKinds(t *testing.T) {
 			bad = append(bad, b.Number)
 		}
 		got := []any{pass.Messages, pass.Undecodable, pass.Duplicates, len(pass.Groups), pass.Bytes, bad}
-		if diff := cmp.Diff([]any{int64(5), int64(2), int64(1), 3, int64(len(in)), []int64{4, 6}}, got); diff != "" {
+		if diff := cmp.Diff([]any{int64(6), int64(1), int64(1), 4, int64(len(in)), []int64{4}}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// O18: an object in no form that is known is a message of class unknown. What is
+// no object is none: a list may hold many.
+func TestUnknownLinesAreOneGroup(t *testing.T) {
+	t.Parallel()
+	var in strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&in, `{"order":%d,"customer":{"name":"c%d"},"reason":"returned %d"}`+"\n", i, i%17, i)
+	}
+	in.WriteString(`{"order":7,"error":{"message":"no customer 7"}}` + "\n" + `{"order":8,"ErrorMessage":"no customer 8"}` + "\n[{}]\n5\nnull\n\"x\"\n{\n" +
+		`{"errorMessage":"x","deadLetteredAt":"yesterday"}` + "\n")
+	pass := read(t, strings.NewReader(in.String()), triage.Limits{})
+	groups := map[string]int64{}
+	for _, g := range pass.Groups {
+		groups[g.Class+": "+g.Signature] = g.Count
+	}
+	want := map[string]int64{"unknown: no evidence of a failure": 5000, "unknown: no customer <n>": 2}
+	if diff := cmp.Diff(want, groups); diff != "" || pass.Undecodable != 6 {
+		t.Errorf("%d undecodable (-want +got):\n%s", pass.Undecodable, diff)
 	}
 }
 

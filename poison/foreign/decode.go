@@ -48,7 +48,9 @@ type From struct {
 // Decode reads the dead letter that a drained record is, in the first format of
 // the table in the package's comment that recognises it, and says which that
 // was. It does not fail: a record that no format recognises has class unknown,
-// and its failure is as old as the record's own timestamp.
+// its failure is as old as the record's own timestamp, its source is where it
+// lay, and its error text is what a header or field with a name like error says,
+// or else a sentence that is the same for all of the stream.
 //
 // Payload, key and headers of the record are in the result as they are, except
 // for Spillway's own headers, and for a body that is a dead letter in JSON,
@@ -66,7 +68,7 @@ func Decode(r adapters.Record, from From) (envelope.DeadLetter, Format) {
 			return d, f.name
 		}
 	}
-	return in.deadLetter(told{failedAt: r.Position.Timestamp}), FormatUnknown
+	return in.unknown(), FormatUnknown
 }
 
 // formats in the order in which they are tried: what we wrote for a dead letter
