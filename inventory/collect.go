@@ -110,7 +110,7 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now()}
+	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now(), copies: make([]copies, len(cfg.Streams))}
 	for _, stream := range cfg.Streams {
 		c.streams = append(c.streams, StreamProgress{Stream: stream, Remaining: -1})
 	}
@@ -128,6 +128,8 @@ type collector struct {
 	peeker adapters.Peeker
 	cfg    CollectConfig
 	begun  time.Time
+
+	copies []copies // of each stream
 
 	mu      sync.Mutex
 	streams []StreamProgress
@@ -202,9 +204,11 @@ func (c *collector) drain(ctx context.Context, i int) error {
 	stream := c.cfg.Streams[i]
 	counter, counts := c.broker.(adapters.Counter)
 	var counted time.Time
+	seen := &c.copies[i]
 	take := func(ctx context.Context, records []adapters.Record) error {
-		batch, unknown := c.batch(stream, records)
-		added, err := c.take(ctx, stream, batch, records)
+		items, unknown := c.decode(stream, records)
+		seen.number(items)
+		added, err := c.take(ctx, stream, items)
 		if err != nil {
 			return err
 		}
@@ -230,6 +234,7 @@ func (c *collector) drain(ctx context.Context, i int) error {
 		})
 	}
 	if err != nil {
+		seen.takeBack()
 		return fmt.Errorf("inventory: collect %s: %w", stream, err)
 	}
 	c.note(i, 0, 0, Added{}, 0)
@@ -274,51 +279,102 @@ func (c *collector) note(i, read, unknown int, added Added, remaining int64) {
 	}
 }
 
-// take stores the batch that records are. A record that the database refuses
-// whatever is tried goes to the quarantine, alone.
-func (c *collector) take(ctx context.Context, stream string, b Batch, records []adapters.Record) (Added, error) {
-	added, err := c.store.Add(ctx, b)
+// take stores records. One that the database refuses whatever is tried goes to
+// the quarantine, alone.
+func (c *collector) take(ctx context.Context, stream string, records []decoded) (Added, error) {
+	added, err := c.store.Add(ctx, c.batch(stream, records))
 	if err == nil || !c.store.dialect.refuses(err) {
 		return added, err
 	}
 	if len(records) == 1 {
-		return c.store.Add(ctx, Batch{Quarantine: []Quarantined{{Stream: stream, Cause: err.Error(), Record: records[0]}}})
+		return c.store.Add(ctx, Batch{Quarantine: []Quarantined{{Stream: stream, Cause: err.Error(), Record: records[0].record}}})
 	}
 	half := len(records) / 2
-	b, _ = c.batch(stream, records[:half])
-	added, err = c.take(ctx, stream, b, records[:half])
+	added, err = c.take(ctx, stream, records[:half])
 	if err != nil {
 		return added, err
 	}
-	b, _ = c.batch(stream, records[half:])
-	rest, err := c.take(ctx, stream, b, records[half:])
+	rest, err := c.take(ctx, stream, records[half:])
 	added.add(rest)
 	return added, err
 }
 
-// batch decodes records, and says how many are in no form that is known.
-func (c *collector) batch(stream string, records []adapters.Record) (b Batch, unknown int) {
+// decoded is a record that was drained, and the dead letter that it is.
+type decoded struct {
+	record adapters.Record
+	letter envelope.DeadLetter
+	err    error // why it is none
+}
+
+// decode decodes records, and says how many are in no form that is known.
+func (c *collector) decode(stream string, records []adapters.Record) (all []decoded, unknown int) {
 	from := foreign.From{Broker: c.broker.Capabilities().Broker, Stream: stream, Names: c.cfg.Names, Redactor: c.cfg.Redactor}
-	type decoded struct {
-		d      envelope.DeadLetter
-		format foreign.Format
-		err    error
-	}
-	all := make([]decoded, len(records))
-	inParts(len(records), func(i int) { all[i].d, all[i].format, all[i].err = Decode(records[i], from) })
-	b = Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
-	for i, r := range records {
-		if err := all[i].err; err != nil {
-			r.Native = nil
-			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: err.Error(), Record: r})
-			continue
-		}
-		if all[i].format == foreign.FormatUnknown {
+	all = make([]decoded, len(records))
+	formats := make([]foreign.Format, len(records))
+	inParts(len(records), func(i int) {
+		all[i].record = records[i]
+		all[i].letter, formats[i], all[i].err = Decode(records[i], from)
+	})
+	for i := range formats {
+		if all[i].err == nil && formats[i] == foreign.FormatUnknown {
 			unknown++
 		}
-		b.Items = append(b.Items, Item{DeadLetter: all[i].d, Stream: stream, At: r.Position.Timestamp})
 	}
-	return b, unknown
+	return all, unknown
+}
+
+func (c *collector) batch(stream string, records []decoded) Batch {
+	b := Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
+	for _, r := range records {
+		if r.err != nil {
+			r.record.Native = nil
+			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: r.err.Error(), Record: r.record})
+			continue
+		}
+		b.Items = append(b.Items, Item{DeadLetter: r.letter, Stream: stream, At: r.record.Position.Timestamp})
+	}
+	return b
+}
+
+// copies numbers the records of a stream that have neither message id nor
+// position and are equal in every byte: to hand out two, the broker must have
+// two. The second one gets an id of its own, which is the same one when the two
+// are read again after a crash.
+type copies struct {
+	seen map[string]int
+	last []string // ids of the latest batch
+}
+
+// maxCopies bounds what is remembered. What is forgotten counts as one with its
+// copy, as across two runs.
+const maxCopies = 1 << 17
+
+func (c *copies) number(records []decoded) {
+	c.last = c.last[:0]
+	if c.seen == nil || len(c.seen) > maxCopies {
+		c.seen = map[string]int{}
+	}
+	for i := range records {
+		r := &records[i]
+		if r.err != nil || !foreign.IsAnonymous(r.record) {
+			continue
+		}
+		id := r.letter.ID
+		n := c.seen[id]
+		c.seen[id]++
+		c.last = append(c.last, id)
+		if n > 0 {
+			r.letter.ID = envelope.DeadLetterID(envelope.State{}, fmt.Sprint(id, " ", n), nil)
+		}
+	}
+}
+
+// takeBack forgets the latest batch, which comes again after an error.
+func (c *copies) takeBack() {
+	for _, id := range c.last {
+		c.seen[id]--
+	}
+	c.last = nil
 }
 
 // Decode reads a record of a dead letter stream, in all forms that package

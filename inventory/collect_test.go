@@ -213,6 +213,78 @@ func TestCrashBetweenCommitAndAck(t *testing.T) {
 	}
 }
 
+// dead is x-death of a message that was rejected.
+func dead(count int) []adapters.Header {
+	return []adapters.Header{{Key: "x-death", Type: "array", Value: fmt.Appendf(nil,
+		`[{"count":%d,"exchange":"orders","queue":"orders_billing","reason":"rejected","time":{"$timestamp":"1796040000"}}]`, count)}}
+}
+
+// What RabbitMQ dead-letters may have no message id. It is known again after a
+// crash by its body and its death. Copies that are equal in every byte count
+// as often as there are any, and a message that was sent back and died again
+// counts twice.
+func TestRecordsWithoutMessageIDCountOnce(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	publish := func(body string, count int) {
+		if err := b.broker.Publish(dlq, adapters.Record{Payload: []byte(body), Headers: dead(count)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		publish(fmt.Sprint("order ", i), 1)
+	}
+	publish("order 3", 2)
+	for range 5 {
+		publish("beat", 1)
+	}
+	// Looking removes nothing, as a crash between commit and acknowledgement.
+	for step, added := range []inventory.Added{{New: 16}, {Duplicates: 16}} {
+		got, err := collect(t, s, b.process, inventory.CollectConfig{Peek: true, Batch: 4})
+		want(t, fmt.Sprint("look ", step), got, err, 16, added)
+	}
+	got, err := collect(t, s, b.process, inventory.CollectConfig{Batch: 7})
+	want(t, "collect", got, err, 16, inventory.Added{Duplicates: 16})
+}
+
+// In Follow a batch that failed comes again in the same run, and what is equal
+// to what was there before does not.
+func TestFollowCountsCopies(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b, s := newBench(t), open(t, filepath.Join(dir, "i.db"))
+		beat := func() {
+			if err := b.broker.Publish(dlq, adapters.Record{Payload: []byte("beat"), Headers: dead(1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan inventory.Progress)
+		go func() {
+			p, err := s.Collect(ctx, b.process, inventory.CollectConfig{Streams: []string{dlq}, Follow: true, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- p
+		}()
+		for range 3 {
+			beat()
+			time.Sleep(time.Minute)
+		}
+		b.broker.Inject(memory.Fault{On: memory.Drain, ID: "last", Do: memory.Fail(errors.New("the broker is away"))})
+		beat()
+		if err := b.broker.Publish(dlq, adapters.Record{ID: "last"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if got := (<-done).Total(); got.New != 5 || got.Duplicates > 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // An inventory that is down takes nothing from the broker.
 func TestNothingIsRemovedThatWasNotCommitted(t *testing.T) {
 	t.Parallel()

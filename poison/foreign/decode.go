@@ -130,18 +130,8 @@ func (in *input) deadLetter(t told) envelope.DeadLetter {
 	s.Source.Topic = name(t.source.Topic)
 	s.Message, s.Truncated = envelope.ErrorText(in.Redactor.Text(t.message))
 	envelope.Keys{}.Describe(&s, in.Headers)
-	s.DeadLetterID = in.id(s)
+	s.DeadLetterID = idOf(in.Record, in.Stream, s)
 	d := envelope.FromState(s, in.ID, in.Key, in.Headers, in.Payload)
 	d.Failure.Attempts = min(max(t.attempts, 0), envelope.MaxCount) // which may be none
 	return d
-}
-
-// id is that of the record which was drained, where that has a position: what
-// others say of the first one is not enough to take two records for one.
-func (in *input) id(s envelope.State) string {
-	of := envelope.State{Broker: in.Broker, ConsumerGroup: s.ConsumerGroup, Source: in.Position}
-	if in.Position.Partition == nil || in.Position.Offset == nil {
-		of.Source = envelope.Position{Topic: cmp.Or(s.Source.Topic, in.Stream)}
-	}
-	return envelope.DeadLetterID(of, in.ID, in.Payload)
 }
