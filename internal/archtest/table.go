@@ -136,7 +136,8 @@ var Spillway = Rules{
 		{
 			// Groups, and verdicts on them. Where groups are kept is not its concern.
 			Package: "triage",
-			Imports: []string{"envelope", "failure", "triage/signature"},
+			// poison/foreign: an unknown dead letter says the same from a file and from a stream.
+			Imports: []string{"envelope", "failure", "poison/foreign", "triage/signature"},
 		},
 		{
 			Package: "replay",
