@@ -74,9 +74,6 @@ type Config struct {
 const (
 	maxMessageBytes = 1 << 20
 	headRoom        = 64 << 10 // for what Spillway adds to a message
-	// assumedLimit is that of queues that do not tell theirs: of those that were
-	// made before August 2025.
-	assumedLimit = 256 << 10
 
 	maxVisibility = 12 * time.Hour
 	leaseMargin   = time.Minute // between our bound of a lease and SQS's
