@@ -77,6 +77,8 @@ const (
 
 	maxVisibility = 12 * time.Hour
 	leaseMargin   = time.Minute // between our bound of a lease and SQS's
+	// maxInPlace leaves a handler an hour of the 12, which count from the receive.
+	maxInPlace = maxVisibility - time.Hour
 )
 
 func (c Config) withDefaults() Config {
