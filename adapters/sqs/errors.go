@@ -58,13 +58,15 @@ func isDenied(err error) bool {
 
 // isLost reports that a receipt handle is of no use any more: somebody else has
 // the message, or nobody.
-func isLost(err error) bool {
-	switch code(err) {
+func isLost(err error) bool { return isLostCode(code(err)) || isGone(err) }
+
+func isLostCode(code string) bool {
+	switch code {
 	case "ReceiptHandleIsInvalid", "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight",
 		"InvalidParameterValue", "InvalidParameterValueException", "InvalidAddress":
 		return true
 	}
-	return isGone(err)
+	return false
 }
 
 // isRefused reports that SQS does not take a message as it is, however often it
