@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters/memory"
+	"github.com/spillway-mq/spillway/internal/cputime"
 )
 
 // BenchmarkSuccessPath is a message that its handler processes at once, from the
@@ -46,9 +47,11 @@ func BenchmarkSuccessPath(b *testing.B) {
 
 	b.ReportAllocs()
 	b.ResetTimer()
+	spent := cputime.Spent()
 	close(open)
 	<-done
 	b.StopTimer()
+	b.ReportMetric(float64(cputime.Spent()-spent)/float64(b.N), "cpu-ns/op")
 
 	if err := router.Close(); err != nil {
 		b.Error(err)

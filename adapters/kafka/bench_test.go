@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters/kafka"
+	"github.com/spillway-mq/spillway/internal/cputime"
 )
 
 // BenchmarkSuccessPath is a message that its handler processes at once, from a
@@ -73,9 +74,11 @@ func measurePath(b *testing.B, rawURL string, router *message.Router, sub messag
 
 	b.ReportAllocs()
 	b.ResetTimer()
+	spent := cputime.Spent()
 	close(open)
 	<-done
 	b.StopTimer()
+	b.ReportMetric(float64(cputime.Spent()-spent)/float64(b.N), "cpu-ns/op")
 
 	if err := router.Close(); err != nil {
 		b.Error(err)
@@ -111,4 +114,6 @@ func fill(b *testing.B, rawURL, topic string) {
 	}
 }
 
-func brokersOf(rawURL string) []string { return strings.Split(strings.TrimPrefix(rawURL, "kafka://"), ",") }
+func brokersOf(rawURL string) []string {
+	return strings.Split(strings.TrimPrefix(rawURL, "kafka://"), ",")
+}

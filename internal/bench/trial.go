@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/cputime"
 	"github.com/spillway-mq/spillway/policy"
 )
 
@@ -121,12 +122,12 @@ func (t trial) run(ctx context.Context, start stack) (float64, error) {
 		return 0, err
 	}
 	err = await(ctx, full)
-	began, spent := time.Now(), processor()
+	began, spent := time.Now(), cputime.Spent()
 	close(open)
 	err = errors.Join(err, await(ctx, done))
 	took := time.Since(began)
 	if t.busy != nil {
-		*t.busy = append(*t.busy, float64((processor()-spent).Nanoseconds())/1e3/float64(healthy))
+		*t.busy = append(*t.busy, float64((cputime.Spent()-spent).Nanoseconds())/1e3/float64(healthy))
 	}
 	err = errors.Join(err, await(ctx, ended), stop())
 	return float64(healthy) / took.Seconds(), err
