@@ -49,7 +49,7 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 		Names: cfg.Names, Policy: cfg.Policy, Policies: cfg.HandlerPolicies,
 		Classifier: failure.Classifier{Rules: cfg.Rules}, ConsumerVersion: cfg.ConsumerVersion,
 		Evidence: evidence, CloseGrace: cfg.CloseGrace, Logger: cfg.Logger,
-		Hooks: middleware.Tee(middleware.SlogHooks(cfg.Logger, evidence), cfg.Hooks),
+		Hooks: []middleware.Hooks{middleware.SlogHooks(cfg.Logger, evidence), cfg.Hooks},
 	}
 	if err := errors.Join(cfg.validate(), redactionErr, chain.Validate()); err != nil {
 		return nil, fmt.Errorf("spillway: configuration: %w", err)

@@ -436,7 +436,7 @@ func (t *tx) aggregate(ctx context.Context, id string) (*triage.Aggregate, error
 	return decodeAggregate(text)
 }
 
-// Quarantined is a record that could not be decoded.
+// Quarantined is a record that could not be stored as a dead letter.
 type Quarantined struct {
 	Seq    int64 // set by the inventory
 	Copies int   // set by the inventory: how many records are like this one in every byte
