@@ -138,6 +138,9 @@ func triageInventory(ctx context.Context, c *call, o triageOptions) error {
 		if err := writeReport(c, o, new(triage.Pass), t.Report); err != nil {
 			return err
 		}
+		if err := tellStale(ctx, c.Stderr, s); err != nil {
+			return err
+		}
 		if t.Messages == 0 {
 			return codedError{exitNothing, errors.New("no dead letter is open")}
 		}
