@@ -115,8 +115,7 @@ type subscription struct {
 	in     adapters.Subscription
 	out    chan *message.Message
 	cons   adapters.Consumer
-	base   context.Context // of the messages
-	cancel context.CancelFunc
+	base   context.Context    // of the messages, which end theirs by themselves
 	ctx    context.Context    // whoever subscribed; its end closes the subscription
 	settle context.Context    // not ended by shutdown, but after it
 	giveUp context.CancelFunc // ends settle
@@ -132,13 +131,11 @@ type subscription struct {
 
 func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, sw *Spillway) *subscription {
 	s := &subscription{
-		sw: sw, in: in, out: make(chan *message.Message), cons: c, ctx: ctx,
+		// With room for all that is out, nobody waits for the Router to take a message.
+		sw: sw, in: in, out: make(chan *message.Message, c.Concurrency+1), cons: c, ctx: ctx, base: context.WithoutCancel(ctx),
 		closing: make(chan struct{}), stopped: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
 	}
-	// The end of ctx must not reach the messages before closing is closed:
-	// handlers would give back messages that would be handed out again.
-	s.base, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.settle, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	s.settle, s.giveUp = context.WithCancel(s.base)
 	for range c.Concurrency + 1 { // one more for the suspect stream
 		s.workers.Go(s.work)
 	}
@@ -153,7 +150,6 @@ func (s *subscription) run() {
 	defer close(s.done)
 	defer close(s.out)
 	defer s.giveUp()
-	defer s.cancel()
 
 	workersDone := make(chan struct{})
 	go func() { s.workers.Wait(); close(workersDone) }()
@@ -166,7 +162,6 @@ func (s *subscription) run() {
 	case <-s.closing:
 	}
 	s.stopHandingOut()
-	s.cancel()
 	s.keep(s.bounded(s.in.Stop))
 	close(s.stopped)
 	if !finishedWithin(workersDone, s.sw.cfg.CloseGrace) {
@@ -207,6 +202,18 @@ func finishedWithin(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
+// takeBack takes back what the Router has not begun to take.
+func (s *subscription) takeBack() {
+	for {
+		select {
+		case msg := <-s.out:
+			msg.Nack()
+		default:
+			return
+		}
+	}
+}
+
 func (s *subscription) stopHandingOut() { s.once.Do(func() { close(s.closing) }) }
 
 func (s *subscription) close() error {
@@ -239,7 +246,8 @@ func (s *subscription) ending() bool {
 }
 
 func (s *subscription) deliver(d *adapters.Delivery) {
-	d.Broker, d.State = s.sw.broker, trusted(d, s.sw.broker.Capabilities())
+	d.Broker = s.sw.broker
+	s.trust(d)
 	if d.Stream == adapters.StreamSuspect && s.sw.outlived.take(d.ID) {
 		d.Count = 1
 	}
@@ -257,16 +265,8 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 	defer cancel(nil)
 	msg := newMessage(d)
 	adapters.Attach(ctx, d, msg)
-	select {
-	case s.out <- msg:
-	case <-d.Lost:
-		s.giveBack(d)
-		return
-	case <-s.closing:
-		s.giveBack(d)
-		return
-	}
-	lost := d.Lost
+	s.out <- msg
+	closing, lost, forced := s.closing, d.Lost, (chan struct{})(nil)
 	for {
 		select {
 		case <-msg.Acked():
@@ -277,7 +277,14 @@ func (s *subscription) deliver(d *adapters.Delivery) {
 			cancel(adapters.ErrLeaseLost)
 			lost = nil
 			continue
-		case <-s.forced:
+		case <-closing:
+			// The context does not end with that of the subscriber, which may end
+			// earlier: handlers would give back what would be handed out again.
+			cancel(nil)
+			s.takeBack()
+			closing, forced = nil, s.forced
+			continue
+		case <-forced:
 			if msg.Nack() {
 				s.giveBack(d)
 			} else { // acknowledged at the same moment
@@ -356,24 +363,25 @@ func (s *subscription) unsettled(d *adapters.Delivery) {
 	}
 }
 
-// trusted is the state that came with a delivery, as far as it is ours: state
+// trust sets the state that came with a delivery, as far as it is ours: state
 // on the main stream was forged or leaked, unless it is that of a dead letter,
 // and state on the other streams counts only for the consumer that wrote it.
-func trusted(d *adapters.Delivery, caps adapters.Capabilities) envelope.State {
-	first := envelope.State{Attempt: 1}
-	if caps.CountedInPlace && d.Consumer.Retry == adapters.RetryInPlace && d.Stream == adapters.StreamMain {
-		first.Attempt = max(d.Count, 1) // it stays where it is, and so does its state
+func (s *subscription) trust(d *adapters.Delivery) {
+	d.State.Attempt = 1
+	if d.Stream == adapters.StreamMain && d.Consumer.Retry == adapters.RetryInPlace && s.sw.broker.Capabilities().CountedInPlace {
+		d.State.Attempt = max(d.Count, 1) // it stays where it is, and so does its state
+	}
+	if !envelope.HasState(d.Headers) {
+		return
 	}
 	st := envelope.Parse(d.Headers, time.Now())
 	switch {
 	case !st.BelongsTo(d.Consumer.Topic, d.Consumer.Group):
-		return first
-	case d.Stream == adapters.StreamMain && !st.DeadLetteredAt.IsZero() && st.DeadLetterID != "":
-		return broughtBack(st, first.Attempt)
-	case d.Stream == adapters.StreamMain:
-		return first
+	case d.Stream != adapters.StreamMain:
+		d.State = st
+	case !st.DeadLetteredAt.IsZero() && st.DeadLetterID != "":
+		d.State = broughtBack(st, d.State.Attempt)
 	}
-	return st
 }
 
 // broughtBack is the state of a dead letter that somebody moved to its topic

@@ -49,6 +49,9 @@ func StripHeaders(headers []Header) []Header {
 	return kept
 }
 
+// HasState reports whether any of headers is Spillway's own.
+func HasState(headers []Header) bool { return slices.ContainsFunc(headers, isOwnHeader) }
+
 func isOwnHeader(h Header) bool { return IsOwn(h.Key) }
 
 // The metadata keys. They are frozen: other services, and messages in flight

@@ -193,7 +193,7 @@ var fieldOf = func() map[string]*field {
 // Whether the state may be honoured at all is the caller's decision: never on
 // a main stream, and on others only if it [State.BelongsTo] the consumer.
 func Parse(headers []Header, now time.Time) State {
-	if !slices.ContainsFunc(headers, isOwnHeader) {
+	if !HasState(headers) {
 		return State{Attempt: 1}
 	}
 	var s State

@@ -74,8 +74,9 @@ type ChainConfig struct {
 	// CloseGrace is how long a hand-off may go on after the message's context
 	// has ended; zero means 20 s.
 	CloseGrace time.Duration
-	// Hooks are told what happens.
-	Hooks Hooks
+	// Hooks are told what happens, in this order. One that panics is logged, and
+	// keeps it from no other.
+	Hooks []Hooks
 	// Logger gets panics with their stacks, redacted; nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -97,6 +98,7 @@ type Chain struct {
 	cfg      ChainConfig
 	policies map[string]policy.Policy
 	fallback policy.Policy
+	hooks    hookList
 
 	decorated atomic.Bool // some publisher has our decorator
 }
@@ -110,8 +112,10 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	cfg.Hooks = cfg.Hooks.guarded(cfg.Logger, cfg.Evidence)
-	c := &Chain{cfg: cfg, fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{}}
+	c := &Chain{
+		cfg: cfg, fallback: cfg.Policy.WithDefaults(), policies: map[string]policy.Policy{},
+		hooks: newHookList(cfg.Hooks, cfg.Logger, cfg.Evidence),
+	}
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
 	}
@@ -129,10 +133,7 @@ func (c *Chain) Middleware(next message.HandlerFunc) message.HandlerFunc {
 			// A message of some other subscriber: none of our streams is its.
 			return next(msg)
 		}
-		a := attempt{chain: c, ctx: ctx, msg: msg, delivery: d, handler: message.HandlerNameFromCtx(ctx), start: time.Now()}
-		if c.cfg.Hooks.OnStart != nil {
-			c.cfg.Hooks.OnStart(ctx, StartInfo{MessageInfo: a.info(), At: a.start, DueAt: d.State.DueAt})
-		}
+		a := newAttempt(c, ctx, msg, d)
 		if handled, err := a.beforeHandler(); handled {
 			return nil, err
 		}
@@ -179,7 +180,41 @@ type attempt struct {
 	delivery *adapters.Delivery
 	handler  string
 	start    time.Time
+	outcome  OutcomeInfo // until it is known, who the message is
 }
+
+// newAttempt begins an attempt, and tells hooks.
+func newAttempt(c *Chain, ctx context.Context, msg *message.Message, d *adapters.Delivery) *attempt {
+	a := &attempt{chain: c, ctx: ctx, msg: msg, delivery: d, handler: message.HandlerNameFromCtx(ctx), start: time.Now()}
+	info := &a.outcome.MessageInfo
+	info.Consumer, info.Stream, info.Handler, info.MessageID = d.Consumer, d.Stream, a.handler, d.ID
+	info.Attempt, info.Replay, info.DeliveryCount = d.State.Attempt, d.State.ReplayCount > 0, d.Count
+	if p := d.Record.Position.Partition; p != nil {
+		info.Partition = *p
+	}
+	if o := d.Record.Position.Offset; o != nil {
+		info.Offset = *o
+	}
+	if len(c.hooks.start) > 0 {
+		a.tellStart()
+	}
+	return a
+}
+
+func (a *attempt) tellStart() {
+	for _, hook := range a.chain.hooks.start {
+		callHook(a.ctx, &a.chain.hooks, "OnStart", hook, &StartInfo{MessageInfo: *a.info(), At: a.start, DueAt: a.delivery.State.DueAt})
+	}
+}
+
+func (a *attempt) tellAttempt(err error) {
+	took := time.Since(a.start)
+	for _, hook := range a.chain.hooks.attempt {
+		callHook(a.ctx, &a.chain.hooks, "OnAttempt", hook, &AttemptInfo{MessageInfo: *a.info(), Duration: took, Err: err})
+	}
+}
+
+func (a *attempt) info() *MessageInfo { return &a.outcome.MessageInfo }
 
 // broker is the one that the delivery came from: with two Spillways in a
 // process, it need not be the chain's.
@@ -190,21 +225,6 @@ func (c *Chain) brokerOf(d *adapters.Delivery) adapters.Broker {
 		return d.Broker
 	}
 	return c.cfg.Broker
-}
-
-func (a *attempt) info() MessageInfo {
-	d := a.delivery
-	info := MessageInfo{
-		Consumer: d.Consumer, Stream: d.Stream, Handler: a.handler, MessageID: d.ID,
-		Attempt: d.State.Attempt, Replay: d.State.ReplayCount > 0, DeliveryCount: d.Count,
-	}
-	if p := d.Record.Position.Partition; p != nil {
-		info.Partition = *p
-	}
-	if o := d.Record.Position.Offset; o != nil {
-		info.Offset = *o
-	}
-	return info
 }
 
 // beforeHandler deals with deliveries that the handler must not see.
@@ -244,8 +264,8 @@ func (a *attempt) call(next message.HandlerFunc) (outputs []*message.Message, er
 			err = a.recovered(recover())
 			outputs = nil
 		}
-		if hook := a.chain.cfg.Hooks.OnAttempt; hook != nil {
-			hook(a.ctx, AttemptInfo{MessageInfo: a.info(), Duration: time.Since(a.start), Err: err})
+		if len(a.chain.hooks.attempt) > 0 {
+			a.tellAttempt(err)
 		}
 		if !returned && err == errGoexit {
 			a.settle(a.fail(err))
@@ -295,7 +315,8 @@ func (a *attempt) succeed() error {
 	if closed(a.msg.Nacked()) {
 		return a.nacked()
 	}
-	a.finish(OutcomeInfo{Outcome: OutcomeProcessed})
+	a.outcome.Outcome = OutcomeProcessed
+	a.tellOutcome()
 	return nil
 }
 
@@ -312,9 +333,14 @@ func (a *attempt) returned() error {
 }
 
 func (a *attempt) finish(o OutcomeInfo) {
-	if hook := a.chain.cfg.Hooks.OnOutcome; hook != nil {
-		o.MessageInfo = a.info()
-		hook(a.ctx, o)
+	o.MessageInfo = a.outcome.MessageInfo
+	a.outcome = o
+	a.tellOutcome()
+}
+
+func (a *attempt) tellOutcome() {
+	for _, hook := range a.chain.hooks.outcome {
+		callHook(a.ctx, &a.chain.hooks, "OnOutcome", hook, &a.outcome)
 	}
 }
 

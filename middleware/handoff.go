@@ -121,8 +121,8 @@ func (a *attempt) tryHandoff(ctx context.Context, h adapters.Handoff) (err error
 }
 
 func (a *attempt) handoffFailed(to adapters.Stream, tries int, pause time.Duration, err error) {
-	if hook := a.chain.cfg.Hooks.OnHandoffFailure; hook != nil {
-		hook(a.ctx, HandoffFailureInfo{MessageInfo: a.info(), To: to, Tries: tries, Next: pause, Err: err})
+	for _, hook := range a.chain.hooks.handoffFailure {
+		callHook(a.ctx, &a.chain.hooks, "OnHandoffFailure", hook, &HandoffFailureInfo{MessageInfo: *a.info(), To: to, Tries: tries, Next: pause, Err: err})
 	}
 }
 

@@ -30,33 +30,55 @@ type Hooks struct {
 	OnOutcome func(context.Context, OutcomeInfo)
 }
 
-// guarded returns hooks whose panics end in the log: one that got out would send
-// back a message that is handed off already.
-func (h Hooks) guarded(logger *slog.Logger, evidence poison.Evidence) Hooks {
-	log := func(ctx context.Context, hook string, value any) {
-		logger.LogAttrs(ctx, slog.LevelError, "hook panicked",
-			slog.String("hook", hook), slog.String("panic", evidence.Text(fmt.Sprint(value))), slog.String("stack", evidence.Text(string(debug.Stack()))))
+// hookList calls the hooks of several [Hooks] in turn. A panic of one ends in the
+// log: one that got out would send back a message that is handed off already. The
+// infos are large and are passed by value, so there is one call between the
+// chain and each hook, and not one for each layer: the Router runs the chain in
+// new goroutines, whose small stacks would have to grow for every message.
+type hookList struct {
+	start          []func(context.Context, StartInfo)
+	attempt        []func(context.Context, AttemptInfo)
+	handoffFailure []func(context.Context, HandoffFailureInfo)
+	outcome        []func(context.Context, OutcomeInfo)
+
+	logger   *slog.Logger
+	evidence poison.Evidence
+}
+
+func newHookList(all []Hooks, logger *slog.Logger, evidence poison.Evidence) hookList {
+	l := hookList{logger: logger, evidence: evidence}
+	for _, h := range all {
+		l.start = appendHook(l.start, h.OnStart)
+		l.attempt = appendHook(l.attempt, h.OnAttempt)
+		l.handoffFailure = appendHook(l.handoffFailure, h.OnHandoffFailure)
+		l.outcome = appendHook(l.outcome, h.OnOutcome)
 	}
-	return Hooks{
-		OnStart:          guardedHook("OnStart", h.OnStart, log),
-		OnAttempt:        guardedHook("OnAttempt", h.OnAttempt, log),
-		OnHandoffFailure: guardedHook("OnHandoffFailure", h.OnHandoffFailure, log),
-		OnOutcome:        guardedHook("OnOutcome", h.OnOutcome, log),
+	return l
+}
+
+func appendHook[I any](hooks []func(context.Context, I), hook func(context.Context, I)) []func(context.Context, I) {
+	if hook == nil {
+		return hooks
+	}
+	return append(hooks, hook)
+}
+
+// callHook calls one hook.
+func callHook[I any](ctx context.Context, l *hookList, name string, hook func(context.Context, I), info *I) {
+	defer l.guard(ctx, name)
+	hook(ctx, *info)
+}
+
+// guard is deferred around a hook.
+func (l *hookList) guard(ctx context.Context, name string) {
+	if value := recover(); value != nil {
+		l.logPanic(ctx, name, value)
 	}
 }
 
-func guardedHook[I any](name string, hook func(context.Context, I), log func(context.Context, string, any)) func(context.Context, I) {
-	if hook == nil {
-		return nil
-	}
-	return func(ctx context.Context, info I) {
-		defer func() {
-			if value := recover(); value != nil {
-				log(ctx, name, value)
-			}
-		}()
-		hook(ctx, info)
-	}
+func (l *hookList) logPanic(ctx context.Context, name string, value any) {
+	l.logger.LogAttrs(ctx, slog.LevelError, "hook panicked",
+		slog.String("hook", name), slog.String("panic", l.evidence.Text(fmt.Sprint(value))), slog.String("stack", l.evidence.Text(string(debug.Stack()))))
 }
 
 // Outcome is how a delivery ended.

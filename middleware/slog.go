@@ -47,28 +47,33 @@ func SlogHooks(logger *slog.Logger, evidence poison.Evidence) Hooks {
 			case OutcomeLastResort:
 				level, text = slog.LevelError, "message written to the last resort"
 			}
-			if !logger.Enabled(ctx, level) {
-				return
+			if logger.Enabled(ctx, level) {
+				logOutcome(ctx, logger, level, text, &i, errAttr)
 			}
-			attrs := i.attrs()
-			if i.Failure.Class != "" {
-				attrs = append(attrs, slog.String("class", string(i.Failure.Class)), slog.String("code", string(i.Failure.Code)), errAttr(i.Failure))
-			}
-			if i.Reason != "" {
-				attrs = append(attrs, slog.String("reason", string(i.Reason)), slog.String("dead_letter_id", i.DeadLetterID))
-			}
-			if i.Failure.Reference != "" {
-				attrs = append(attrs, slog.String("reference", i.Failure.Reference))
-			}
-			if i.LastResort != "" {
-				attrs = append(attrs, slog.String("file", i.LastResort))
-			}
-			if !i.DueAt.IsZero() {
-				attrs = append(attrs, slog.Duration("delay", time.Until(i.DueAt).Round(time.Millisecond)))
-			}
-			logger.LogAttrs(ctx, level, text, attrs...)
 		},
 	}
+}
+
+// logOutcome is apart from the hook so that this needs little stack where
+// nothing is logged.
+func logOutcome(ctx context.Context, logger *slog.Logger, level slog.Level, text string, i *OutcomeInfo, errAttr func(failure.Failure) slog.Attr) {
+	attrs := i.attrs()
+	if i.Failure.Class != "" {
+		attrs = append(attrs, slog.String("class", string(i.Failure.Class)), slog.String("code", string(i.Failure.Code)), errAttr(i.Failure))
+	}
+	if i.Reason != "" {
+		attrs = append(attrs, slog.String("reason", string(i.Reason)), slog.String("dead_letter_id", i.DeadLetterID))
+	}
+	if i.Failure.Reference != "" {
+		attrs = append(attrs, slog.String("reference", i.Failure.Reference))
+	}
+	if i.LastResort != "" {
+		attrs = append(attrs, slog.String("file", i.LastResort))
+	}
+	if !i.DueAt.IsZero() {
+		attrs = append(attrs, slog.Duration("delay", time.Until(i.DueAt).Round(time.Millisecond)))
+	}
+	logger.LogAttrs(ctx, level, text, attrs...)
 }
 
 func (i MessageInfo) attrs() []slog.Attr {

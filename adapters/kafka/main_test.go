@@ -280,7 +280,7 @@ func idsOf(records []adapters.Record) []string {
 
 func parseURL(rawURL string) (*url.URL, error) { return url.Parse(rawURL) }
 
-func testContext(t *testing.T) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx

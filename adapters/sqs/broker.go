@@ -143,6 +143,7 @@ func (b *broker) Capabilities() adapters.Capabilities {
 		OneGroup:        true,
 		InPlaceRetry:    true,
 		CountedInPlace:  true,
+		MaxInPlaceDelay: maxInPlace,
 		DelayStep:       func(time.Duration) time.Duration { return time.Second },
 		MaxMessageBytes: b.cfg.MaxMessageBytes,
 	}

@@ -74,12 +74,11 @@ type Config struct {
 const (
 	maxMessageBytes = 1 << 20
 	headRoom        = 64 << 10 // for what Spillway adds to a message
-	// assumedLimit is that of queues that do not tell theirs: of those that were
-	// made before August 2025.
-	assumedLimit = 256 << 10
 
 	maxVisibility = 12 * time.Hour
 	leaseMargin   = time.Minute // between our bound of a lease and SQS's
+	// maxInPlace leaves a handler an hour of the 12, which count from the receive.
+	maxInPlace = maxVisibility - time.Hour
 )
 
 func (c Config) withDefaults() Config {

@@ -22,9 +22,9 @@ import (
 // queue is what is known of one.
 type queue struct {
 	name, url, arn string
-	limit          int           // of a message, in bytes
-	delay          time.Duration // of messages that are sent without one
-	attributes     map[string]string
+	limit          int               // of a message, in bytes, as far as is known
+	delay          time.Duration     // of messages that are sent without one
+	attributes     map[string]string // nil: we may not read them
 }
 
 func (q *queue) fifo() bool { return isFIFO(q.name) }
@@ -251,12 +251,12 @@ func (qs *queues) declare(ctx context.Context, name string, want map[string]stri
 
 // look reads what a queue is like, and remembers it.
 func (qs *queues) look(ctx context.Context, name, url string) (*queue, error) {
-	q := &queue{name: name, url: url, arn: arnOf(qs.client.Options().Region, url), limit: assumedLimit}
+	q := &queue{name: name, url: url, arn: arnOf(qs.client.Options().Region, url), limit: maxMessageBytes}
 	out, err := qs.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
 	})
 	switch {
-	case isDenied(err): // then it is what it is
+	case isDenied(err): // then SQS says what it refuses
 	case err != nil:
 		return nil, fmt.Errorf("queue %q: read its attributes: %w", name, err)
 	default:
@@ -264,7 +264,6 @@ func (qs *queues) look(ctx context.Context, name, url string) (*queue, error) {
 		if arn := out.Attributes[string(types.QueueAttributeNameQueueArn)]; arn != "" {
 			q.arn = arn
 		}
-		q.limit = maxMessageBytes // of a server that knows no other
 		if n, err := strconv.Atoi(out.Attributes[string(types.QueueAttributeNameMaximumMessageSize)]); err == nil {
 			q.limit = n
 		}

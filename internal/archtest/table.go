@@ -189,6 +189,9 @@ var Spillway = Rules{
 		// "Did you mean ...?", for keys and for verbs.
 		{Package: "internal/nearest"},
 
+		// What benchmarks measure cost by.
+		{Package: "internal/cputime"},
+
 		// What keeps the repository itself.
 		{Package: "internal/archtest"},
 		// Where tests find the real brokers: nobody links it but tests.
@@ -204,7 +207,7 @@ var Spillway = Rules{
 			Package: "internal/bench",
 			Imports: []string{
 				".", "adapters", "envelope", "failure", "inventory", "middleware", "poison", "policy",
-				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs", "triage", "triage/signature",
+				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs", "internal/cputime", "triage", "triage/signature",
 			},
 			// What Spillway is measured against, and plain clients.
 			External: []string{
@@ -236,7 +239,8 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest", "internal/exampletest",
+			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest",
+			"internal/cputime", "internal/exampletest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},

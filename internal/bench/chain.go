@@ -53,7 +53,7 @@ func newChain(ctx context.Context) (message.HandlerFunc, error) {
 	}
 	chain, err := middleware.NewChain(middleware.ChainConfig{
 		Broker: broker,
-		Hooks:  middleware.SlogHooks(slog.New(slog.DiscardHandler), poison.Evidence{}),
+		Hooks:  []middleware.Hooks{middleware.SlogHooks(slog.New(slog.DiscardHandler), poison.Evidence{})},
 	})
 	if err != nil {
 		return nil, err

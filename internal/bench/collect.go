@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/cputime"
 	"github.com/spillway-mq/spillway/inventory"
 )
 
@@ -66,8 +67,8 @@ func (m collecting) measure(ctx context.Context, t *table) {
 	}
 	all, err := inTurns(m.rounds,
 		run(func(ctx context.Context, b adapters.Broker, stream string) (int64, error) {
-			before := processor()
-			defer func() { busy = append(busy, float64((processor()-before).Microseconds())/float64(m.messages)) }()
+			before := cputime.Spent()
+			defer func() { busy = append(busy, float64((cputime.Spent()-before).Microseconds())/float64(m.messages)) }()
 			p, err := store.Collect(ctx, b, inventory.CollectConfig{Streams: []string{stream}, Batch: collectBatch, Author: "bench"})
 			return int64(p.Total().New), err
 		}),

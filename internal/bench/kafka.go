@@ -38,7 +38,39 @@ const (
 )
 
 func (k *onKafka) sections() []section {
-	return []section{{"kafka", k.throughput}, {"kafka-memory", k.waiting}}
+	return []section{{"kafka-success", k.success}, {"kafka", k.throughput}, {"kafka-memory", k.waiting}}
+}
+
+func (k *onKafka) success(ctx context.Context, t *table) {
+	if err := k.measureSuccess(ctx, t); err != nil {
+		t.fail("Kafka: success path", err)
+	}
+}
+
+func (k *onKafka) measureSuccess(ctx context.Context, t *table) error {
+	n := k.messages
+	warm := trial{messages: n / 10, failEvery: 10, slots: kafkaSlots, size: kafkaPayload}
+	if _, err := warm.run(ctx, k.spillway); err != nil {
+		return fmt.Errorf("warming up: %w", err)
+	}
+	var busy [4][]float64
+	run := func(i int, s stack, slots, messages int) func() (float64, error) {
+		return func() (float64, error) {
+			return trial{messages: messages, slots: slots, size: kafkaPayload, busy: &busy[i]}.run(ctx, s)
+		}
+	}
+	all, err := inTurns(3*k.rounds,
+		run(0, k.spillway, kafkaSlots, n), run(1, k.bare, kafkaPartitions, n),
+		run(2, k.sarama, kafkaPartitions, 2*n), run(3, k.noBroker, kafkaPartitions, 2*n))
+	if err != nil {
+		return err
+	}
+	t.check("Kafka: success path, of the bare watermill-kafka router's", all.ratio(0, 1) >= 1, "at least 1",
+		"%.2f (%.0f of %.0f msg/s; %.1f of %.1f µs of processor each)",
+		all.ratio(0, 1), all.median(0), all.median(1), median(busy[0]), median(busy[1]))
+	t.note("Kafka: beside it, a consumer group of sarama without a router", "%.0f msg/s; %.1f µs", all.median(2), median(busy[2]))
+	t.note("Kafka: beside it, the router without a broker", "%.0f msg/s; %.1f µs", all.median(3), median(busy[3]))
+	return nil
 }
 
 func (k *onKafka) throughput(ctx context.Context, t *table) {
@@ -60,18 +92,8 @@ func (k *onKafka) measureThroughput(ctx context.Context, t *table) error {
 			return fmt.Errorf("warming up: %w", err)
 		}
 	}
-	all, err := inTurns(3*k.rounds,
-		run(k.spillway, many, n, 0, 0), run(k.bare, few, n, 0, 0), run(k.sarama, few, 2*n, 0, 0), run(k.noBroker, few, 2*n, 0, 0))
-	if err != nil {
-		return err
-	}
-	t.check("Kafka: success path, of the bare watermill-kafka router's", all.ratio(0, 1) >= 1, "at least 1",
-		"%.2f (%.0f of %.0f msg/s)", all.ratio(0, 1), all.median(0), all.median(1))
-	t.note("Kafka: beside it, a consumer group of sarama without a router", "%.0f msg/s", all.median(2))
-	t.note("Kafka: beside it, the router without a broker", "%.0f msg/s", all.median(3))
-
 	second := func(slots int, work time.Duration) int { return slots * int(time.Second/work) }
-	all, err = inTurns(k.rounds,
+	all, err := inTurns(k.rounds,
 		run(k.spillway, many, second(many, kafkaWork), 0, kafkaWork), run(k.bare, few, second(few, kafkaWork), 0, kafkaWork))
 	if err != nil {
 		return err

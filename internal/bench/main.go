@@ -27,7 +27,7 @@ func main() {
 	var q onSQS
 	var tr triaging
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
-	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, sqs, throughput, collect-rabbitmq, lateness, kill, kafka, kafka-memory")
+	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, sqs, throughput, collect-rabbitmq, lateness, kill, kafka-success, kafka, kafka-memory")
 	flag.IntVar(&m.messages, "messages", 10_000, "memory: messages of one run")
 	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
 	flag.IntVar(&tr.messages, "dead-letters", 1_000_000, "triage: dead letters in the file")

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/cputime"
 	"github.com/spillway-mq/spillway/policy"
 )
 
@@ -36,6 +37,7 @@ type trial struct {
 	work      time.Duration // how long a handler takes that succeeds
 	slots     int           // how many messages the stack handles at once; 0 for concurrency
 	size      int           // of a payload, at least; 0 for the shortest
+	busy      *[]float64    // gets the microseconds of processor that a message took, if not nil
 }
 
 // stack is a subscriber, a Router and middlewares. It publishes the messages of
@@ -120,10 +122,13 @@ func (t trial) run(ctx context.Context, start stack) (float64, error) {
 		return 0, err
 	}
 	err = await(ctx, full)
-	began := time.Now()
+	began, spent := time.Now(), cputime.Spent()
 	close(open)
 	err = errors.Join(err, await(ctx, done))
 	took := time.Since(began)
+	if t.busy != nil {
+		*t.busy = append(*t.busy, float64((cputime.Spent()-spent).Nanoseconds())/1e3/float64(healthy))
+	}
 	err = errors.Join(err, await(ctx, ended), stop())
 	return float64(healthy) / took.Seconds(), err
 }

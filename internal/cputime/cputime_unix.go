@@ -1,15 +1,15 @@
 //go:build unix
 
-package main
+package cputime
 
 import (
 	"syscall"
 	"time"
 )
 
-// processor is the time that processors have spent on this program. Unlike the
+// Spent is the time that processors have spent on this program. Unlike the
 // time on the wall it does not grow when others want them too.
-func processor() time.Duration {
+func Spent() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
