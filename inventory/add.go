@@ -278,8 +278,9 @@ func (t *tx) fillIn(ctx context.Context, r *row) error {
 	return err
 }
 
-// others returns those of rows whose id belongs to a dead letter with another
-// content, and completes the rest where that is needed.
+// others returns those of rows whose id belongs to another dead letter: one with
+// another content, or one that was closed before they were tried. It completes
+// the rest where that is needed.
 func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error) {
 	for chunk := range slices.Chunk(rows, rowsOfOne) {
 		byHash := map[int64]*row{}
@@ -288,15 +289,17 @@ func (t *tx) others(ctx context.Context, rows []*row) (others []*row, err error)
 			byHash[r.hash], args[i] = r, r.hash
 		}
 		var incomplete []*row
-		res, err := t.query(ctx, `SELECT id_hash, fingerprint, purged_at FROM dead_letters WHERE id_hash IN (?`+strings.Repeat(", ?", len(chunk)-1)+`)`, args...)
+		res, err := t.query(ctx, `SELECT id_hash, fingerprint, purged_at, closed_at,
+			CASE WHEN state = 'closed' THEN document ELSE '' END FROM dead_letters WHERE id_hash IN (?`+strings.Repeat(", ?", len(chunk)-1)+`)`, args...)
 		err = each(res, err, func(scan func(...any) error) error {
-			var hash, purged int64
+			var hash, purged, closed int64
 			var fp []byte
-			if err := scan(&hash, &fp, &purged); err != nil {
+			var document string
+			if err := scan(&hash, &fp, &purged, &closed, &document); err != nil {
 				return err
 			}
 			switch r := byHash[hash]; {
-			case !bytes.Equal(fp, r.fingerprint):
+			case !bytes.Equal(fp, r.fingerprint), document != "" && r.failedAgain(closed, document):
 				others = append(others, r)
 			case purged == leftOut && r.purgedAt == 0:
 				incomplete = append(incomplete, r)

@@ -1,6 +1,9 @@
 package inventory_test
 
 import (
+	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +70,86 @@ func publish(t *testing.T, b *bench, records ...adapters.Record) {
 	for _, r := range records {
 		if err := b.broker.Publish(dlq, r); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What one database or JSON has no form for is stored and found all the same, on
+// both databases (O18).
+func TestCollectTakesHostileRecords(t *testing.T) {
+	t.Parallel()
+	nul, broken := "a\x00b", "a\xff\xfe\xed\xa0\x80b"
+	onBoth(t, func(t *testing.T, url string) {
+		b, s := newBench(t), open(t, url)
+		flat := func(text string) []byte {
+			return []byte(`{"payload":{},"errorClass":"` + text + `","errorMessage":"` + text + `","consumerVersion":"` + text + `","traceId":"` + text + `","deadLetteredAt":"2026-01-02T03:04:05Z"}`)
+		}
+		var many []adapters.Header
+		for i := range 5000 {
+			many = append(many, adapters.Header{Key: fmt.Sprint("h", i), Value: []byte("v")})
+		}
+		thrown := func(text string) []adapters.Header {
+			return []adapters.Header{{Key: text, Value: []byte(text)}, {Key: "x-exception-message", Value: []byte(text)}, {Key: "x-exception-stacktrace", Value: []byte(text)},
+				{Key: "x-original-exchange", Value: []byte(text)}, {Key: "x-original-routingKey", Value: []byte(text)}}
+		}
+		records := []adapters.Record{
+			{ID: nul, Key: []byte(nul), Payload: []byte(nul), Headers: thrown(nul)},
+			{ID: broken, Key: []byte(broken), Payload: []byte(broken), Headers: thrown(broken)},
+			{ID: "flat nul", Payload: flat(`a\u0000b`)},
+			{ID: "flat raw", Payload: flat(nul)},
+			{ID: "flat surrogate", Payload: flat(`\ud800x\udfff`)},
+			{ID: "flat broken", Payload: flat(broken)},
+			{ID: "many", Headers: many},
+			{ID: "long name", Headers: []adapters.Header{{Key: strings.Repeat("k", 1<<20), Value: []byte(strings.Repeat("v", 1<<20))}}},
+			{ID: "deep", Payload: []byte(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000))},
+			{ID: "deep object", Payload: []byte(strings.Repeat(`{"failedMessage":`, 50_000) + "1" + strings.Repeat("}", 50_000))},
+			{ID: "huge number", Payload: []byte(`{"failedMessage":{"payload":1e999999999},"failure":{"message":"x","attempts":` + strings.Repeat("9", 5000) + `,"failedAt":1e400}}`)},
+			{ID: strings.Repeat("i", 70_000)},
+			{ID: "\u202e\x1b[2J"},
+			{},
+		}
+		publish(t, b, records...)
+		got, err := collect(t, s, b.process, inventory.CollectConfig{})
+		want(t, "collect", got, err, int64(len(records)), inventory.Added{New: len(records)})
+		if tr, err := s.Triage(t.Context(), inventory.TriageOptions{}); err != nil || tr.Messages != int64(len(records)) {
+			t.Errorf("triage counts %d, %v", tr.Messages, err)
+		}
+		all, err := s.DeadLetters(t.Context(), inventory.Filter{})
+		if err != nil || len(all) != len(records) {
+			t.Fatalf("%d are kept, %v", len(all), err)
+		}
+		for _, e := range all {
+			for _, id := range []string{e.DeadLetter.ID, e.DeadLetter.FailedMessage.ID, string(e.DeadLetter.FailedMessage.Key)} {
+				if id == "" {
+					continue
+				}
+				if found, err := s.Find(t.Context(), id, 0); err != nil || len(found) != 1 {
+					t.Errorf("%.50q: %d are found, %v", id, len(found), err)
+				}
+			}
+		}
+		for _, r := range records[:2] { // by what the producer calls it
+			for _, id := range []string{r.ID, string(r.Key)} {
+				if found, err := s.Find(t.Context(), id, 0); err != nil || len(found) != 1 || string(found[0].DeadLetter.FailedMessage.Payload) != string(r.Payload) {
+					t.Errorf("%q: %d are found, %v", id, len(found), err)
+				}
+			}
+		}
+		for _, g := range groups(t, s) {
+			closeGroup(t, s, inventory.Decision{Group: g.ID, Reason: inventory.ReasonFixedInCode, FixedIn: "v\x00\xff1", Note: nul + broken + "\n\x1b[31m", Author: broken + nul})
+		}
+	})
+}
+
+// A long id is looked up whole.
+func TestFindLongIDs(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "i.db"))
+	id := strings.Repeat("long", 100)
+	add(t, s, letter(id, "boom", monday))
+	for _, id := range []string{id, "m-" + id, "order-" + id, "k-" + id} {
+		if found, err := s.Find(t.Context(), id, 0); err != nil || len(found) != 1 {
+			t.Errorf("%.10s: %d are found, %v", id, len(found), err)
 		}
 	}
 }

@@ -236,18 +236,18 @@ func (f Filter) where() (string, []any) {
 }
 
 // Find returns the dead letters that a text is the id of: their own, that of
-// the message, of the business object, the key, or the id of the dead letter
-// that was sent back; those that failed last first, at most limit.
+// the message, of the business object, or the key; those that failed last first,
+// at most limit.
 func (s *Store) Find(ctx context.Context, id string, limit int) ([]Entry, error) {
-	x := hashOf(id)
+	x, own := hashOf(id), indexed(id)
 	entries, err := s.entries(ctx, `WHERE id_hash = ? OR message_hash = ? OR aggregate_hash = ? OR key_hash = ?
-		ORDER BY failed_at DESC, id`+limited(limit), hashOf(indexed(id)), x, x, x)
+		ORDER BY failed_at DESC, id`+limited(limit), hashOf(own), x, x, x)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: find: %w", err)
 	}
 	return slices.DeleteFunc(entries, func(e Entry) bool {
 		m := e.DeadLetter.FailedMessage
-		return e.DeadLetter.ID != id && m.ID != id && m.Aggregate != id && string(m.Key) != id
+		return e.DeadLetter.ID != own && m.ID != id && m.Aggregate != id && string(m.Key) != id
 	}), nil
 }
 

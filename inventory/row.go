@@ -36,6 +36,7 @@ type row struct {
 	fingerprint, key, payload     []byte
 	messageID, aggregate, keyHash any // hashes, or nil
 	failed, collectedAt, purgedAt int64
+	firstTried, gaveUp            time.Time // as the record says; zero if it does not
 
 	consumer, topic string
 	group           string
@@ -70,6 +71,8 @@ func rowOf(it *Item, now time.Time, signing signing) (row, error) {
 		keyHash:     lookedUp(string(m.Key)),
 		failed:      nanos(earlier(failed, now)),
 		collectedAt: nanos(now),
+		firstTried:  first(f.FirstAttemptAt, f.FailedAt),
+		gaveUp:      first(f.FailedAt, f.FirstAttemptAt),
 
 		entry: entryOf(d, it.At),
 	}
@@ -156,6 +159,17 @@ func (r *row) rename() {
 	n := min(8*r.renamed, len(r.fingerprint))
 	r.id = r.base + "~" + hex.EncodeToString(r.fingerprint[:n]) + strings.Repeat("~", r.renamed-n/8)
 	r.hash = hashOf(r.id)
+}
+
+// failedAgain reports whether r is of attempts that began after its like was
+// closed. Then somebody sent the original back, and nothing else tells the two
+// dead letters apart. A record that comes again says of itself what it said.
+func (r *row) failedAgain(closedAt int64, document string) bool {
+	if !r.firstTried.After(timeOf(closedAt)) {
+		return false
+	}
+	d, err := envelope.DecodeDeadLetter([]byte(document))
+	return err != nil || !first(d.Failure.FailedAt, d.Failure.FirstAttemptAt).Equal(r.gaveUp)
 }
 
 // lookedUp is what an id is looked up by; nil for none.
