@@ -37,7 +37,7 @@ spillway triage it can show what is closed, and filter.`,
 			fs.StringVar(&f.consumer, "consumer", "", "the consumer `GROUP`")
 			fs.StringVar(&f.class, "class", "", "the error `CLASS`")
 			fs.StringVar(&f.topic, "topic", "", "the `TOPIC`")
-			fs.IntVar(&f.limit, "limit", 200, "at most `N` groups")
+			fs.IntVar(&f.limit, "limit", 200, "at most `N` groups; 0 for all")
 			return func(ctx context.Context, c *call) error { return listGroups(ctx, c, f) }
 		},
 	}
@@ -80,6 +80,9 @@ func listGroups(ctx context.Context, c *call, f groupFilter) error {
 	if known := []string{"", "all", "fresh", "recurring", "residue", "muted", "closed"}; !slices.Contains(known, f.state) {
 		return usagef("--state is %q; there are %s", f.state, strings.Join(known[1:], ", "))
 	}
+	if f.limit < 0 {
+		return usagef("--limit must be 0 or more, is %d", f.limit)
+	}
 	return c.withInventory(ctx, false, func(cfg *config.Config, s *inventory.Store) error {
 		t, err := triageOf(ctx, cfg, s)
 		if err != nil {
@@ -91,8 +94,9 @@ func listGroups(ctx context.Context, c *call, f groupFilter) error {
 				groups = append(groups, g)
 			}
 		}
-		more := max(0, len(groups)-f.limit)
+		more := 0
 		if f.limit > 0 {
+			more = max(0, len(groups)-f.limit)
 			groups = groups[:len(groups)-more]
 		}
 		switch c.output {

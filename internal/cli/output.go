@@ -16,10 +16,11 @@ func (c *call) json(v any) error {
 	return enc.Encode(v)
 }
 
-// clean makes a text from outside safe for a line of a terminal.
+// clean makes a text from outside safe for a line of a terminal: it ends no line,
+// starts no sequence, and does not turn the direction of what follows.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+		if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == unicode.ReplacementChar {
 			return ' '
 		}
 		return r

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -218,16 +217,17 @@ func (markdown) title(s string) string { return "\n### " + strings.ToUpper(s[:1]
 func (markdown) item(s string) string  { return "- " + escapeMarkdown(s) + "\n" }
 func (markdown) more(n int) string     { return fmt.Sprintf("- and %d more\n", n) }
 
-// escapeMarkdown keeps texts of errors from becoming links, images or markup.
+// escapeMarkdown keeps texts of errors from becoming links, images, markup, or
+// the name of somebody who is called then.
 func escapeMarkdown(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if strings.ContainsRune("\\`*_{}[]<>#|!", r) {
+		if strings.ContainsRune("\\`*_{}[]<>#|!~&@", r) {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
 	}
-	return b.String()
+	return strings.NewReplacer("://", `:\//`, "www.", `www\.`).Replace(b.String())
 }
 
 func printReport(c *call, r reportJSON, f form) error {
@@ -277,11 +277,15 @@ func printReport(c *call, r reportJSON, f form) error {
 		quiet = append(quiet, string(row.State)+": "+row.line())
 	}
 	for _, d := range r.Decided {
-		what := cmp.Or(d.Reason, d.Action)
-		if d.Action == string(inventory.ActionReopen) {
-			what = "reopened"
+		what := number(d.Affected) + " " + d.Reason
+		switch inventory.Action(d.Action) {
+		case inventory.ActionReopen:
+			what = number(d.Affected) + " reopened"
+		case inventory.ActionClose:
+		default:
+			what = d.Action
 		}
-		line := fmt.Sprintf("%s  %s %s, %s by %s: %s", d.Group, number(d.Affected), what, moment(d.At), d.Author, shorten(d.Signature, 60))
+		line := fmt.Sprintf("%s  %s, %s by %s: %s", d.Group, what, moment(d.At), d.Author, shorten(d.Signature, 60))
 		if d.Note != "" {
 			line += " (" + shorten(d.Note, 60) + ")"
 		}
