@@ -98,8 +98,17 @@ func (o *options) register(fs *flag.FlagSet, v verb) {
 		fs.StringVar(&o.config, "config", o.config, "the configuration `FILE`; SPILLWAY_CONFIG is its default")
 	}
 	if len(v.formats) > 0 {
-		fs.StringVar(&o.output, "output", o.output, "the `FORMAT`: "+strings.Join(v.formats, " or "))
+		fs.StringVar(&o.output, "output", o.output, "the `FORMAT`: "+orList(v.formats)+"; default "+v.formats[0])
 	}
+}
+
+// orList is a list of which one is to be chosen.
+func orList(list []string) string {
+	last := len(list) - 1
+	if last < 1 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
 func (a App) dispatch(ctx context.Context, args []string, out *bufio.Writer) error {
@@ -181,7 +190,7 @@ func (a App) run(ctx context.Context, v verb, args []string, opts options, out *
 	}
 	if len(v.formats) > 0 {
 		if opts.output = cmp.Or(opts.output, v.formats[0]); !slices.Contains(v.formats, opts.output) {
-			return usagef("%s prints %s, not %s", v.name, strings.Join(v.formats, " or "), opts.output)
+			return usagef("%s prints %s, not %s", v.name, orList(v.formats), opts.output)
 		}
 	}
 	return do(ctx, &call{App: a, out: out, args: args, config: opts.config, output: opts.output})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,4 +201,43 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("%q: exit %d, %q", line, code, stderr)
 		}
 	})
+}
+
+// Every verb has an example in its help, and every flag that takes a number or a
+// time says its default.
+func TestHelpHasExamplesAndDefaults(t *testing.T) {
+	t.Parallel()
+	overview, _, _ := app(t, nil, "help")
+	flags := 0
+	for line := range strings.Lines(overview) {
+		line, ok := strings.CutPrefix(line, "  ")
+		if !ok || strings.HasPrefix(line, "help ") {
+			continue
+		}
+		verb, _, _ := strings.Cut(line, "  ")
+		words := slices.DeleteFunc(strings.Fields(verb), func(w string) bool { return strings.ToLower(w) != w })
+		if len(words) == 0 {
+			continue
+		}
+		text, _, code := app(t, nil, append([]string{"help"}, words[:min(len(words), 2)]...)...)
+		if strings.HasPrefix(verb, "completion") {
+			text, _, code = app(t, nil, "help", "completion")
+		}
+		if code != 0 || !strings.Contains(text, "\nExamples:\n  ") && words[0] != "version" {
+			t.Errorf("%s: exit %d, without an example:\n%s", verb, code, text)
+		}
+		for line := range strings.Lines(text) {
+			flag := strings.Fields(line)
+			if len(flag) < 2 || !strings.HasPrefix(flag[0], "--") || flag[1] != "N" && flag[1] != "PART" {
+				continue
+			}
+			flags++
+			if !strings.Contains(line, "; default ") {
+				t.Errorf("%s: %s", verb, line)
+			}
+		}
+	}
+	if flags < 10 {
+		t.Errorf("%d flags with numbers", flags)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 const exitCodes = `Exit codes: 0 done; 1 an error, or a check that found one; 2 wrong usage;
@@ -64,6 +65,9 @@ func writeHelp(w io.Writer, v verb) {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fs.VisitAll(func(f *flag.Flag) {
 			value, text := flag.UnquoteUsage(f)
+			if d := shownDefault(f); d != "" && !strings.Contains(text, "default") {
+				text += "; default " + d
+			}
 			fmt.Fprintf(tw, "  --%s\t%s\n", strings.TrimSpace(f.Name+" "+value), text)
 		})
 		tw.Flush()
@@ -75,4 +79,16 @@ func writeHelp(w io.Writer, v verb) {
 		}
 	}
 	fmt.Fprint(w, "\n", exitCodes)
+}
+
+// shownDefault is the default of a flag as it is written, or nothing if it is
+// off, none, or not known before the command runs.
+func shownDefault(f *flag.Flag) string {
+	if d, err := time.ParseDuration(f.DefValue); err == nil && d > 0 {
+		return strings.NewReplacer("m0s", "m", "h0m0s", "h").Replace(d.String())
+	}
+	if f.DefValue == "false" {
+		return ""
+	}
+	return f.DefValue
 }

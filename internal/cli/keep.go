@@ -22,7 +22,7 @@ base64; headers are redacted.`,
 		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
-			limit := fs.Int("limit", 50, "at most `N` records, the latest")
+			limit := fs.Int("limit", 50, "at most `N` records, the latest; 0 for all")
 			payloads := fs.Bool("payloads", false, "with payloads, as JSON")
 			return func(ctx context.Context, c *call) error { return listQuarantine(ctx, c, *limit, *payloads) }
 		},
@@ -102,7 +102,7 @@ func auditListVerb() verb {
 		config:   true,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
 			target := fs.String("target", "", "only what was done to this group or `STREAM`")
-			limit := fs.Int("limit", 50, "at most `N` lines, the latest")
+			limit := fs.Int("limit", 50, "at most `N` lines, the latest; 0 for all")
 			return func(ctx context.Context, c *call) error { return listAudit(ctx, c, *target, *limit) }
 		},
 	}

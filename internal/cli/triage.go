@@ -44,25 +44,25 @@ jsonl show all of them in a form that is stable.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
 			var o triageOptions
 			fs.StringVar(&o.input, "input", "", "a `FILE` of JSON lines, or - for the standard input; default the inventory")
-			fs.Func("now", "the `TIME`, in RFC 3339, that counts as the present; the clock's, or the latest failure's if that is up to a day later", func(s string) (err error) {
+			fs.Func("now", "the `TIME`, in RFC 3339, that counts as the present; default the clock's, or the latest failure's if that is up to a day later", func(s string) (err error) {
 				o.now, err = time.Parse(time.RFC3339, s)
 				return err
 			})
-			fs.IntVar(&o.limit, "limit", 20, "`N` groups in the table; 0 for all")
+			fs.IntVar(&o.limit, "limit", 20, "show `N` groups in the table; 0 shows all")
 			fs.BoolVar(&o.explain, "explain", false, "show the thresholds and the episodes that verdicts are drawn from")
 			t := triage.Thresholds{}.WithDefaults()
 			o.thresholds = t
-			fs.IntVar(&o.thresholds.Handful, "handful", t.Handful, "`N` messages or fewer are isolated")
-			fs.Float64Var(&o.thresholds.Share, "share", t.Share, "the `PART` that one episode holds in an incident")
-			fs.Float64Var(&o.thresholds.MixedShare, "mixed-share", t.MixedShare, "the `PART` that it holds where others are mixed in")
-			fs.DurationVar(&o.thresholds.Short, "short", t.Short, "an incident lasts no longer than this `TIME`")
-			fs.IntVar(&o.thresholds.ManyDays, "many-days", t.ManyDays, "failures on `N` days or more are structural")
-			fs.IntVar(&o.thresholds.ManyEpisodes, "many-episodes", t.ManyEpisodes, "failures in `N` episodes or more are structural")
-			fs.DurationVar(&o.thresholds.Silence, "silence", t.Silence, "a silence of this `TIME` or less ends no episode")
-			fs.Float64Var(&o.thresholds.Density, "density", t.Density, "nor does one of `N` times the usual one or less")
+			fs.IntVar(&o.thresholds.Handful, "handful", t.Handful, "a cause with `N` messages or fewer is isolated")
+			fs.Float64Var(&o.thresholds.Share, "share", t.Share, "an incident has at least this `PART` of its messages in one episode")
+			fs.Float64Var(&o.thresholds.MixedShare, "mixed-share", t.MixedShare, "a mixed cause has at least this `PART` of them in one episode")
+			fs.DurationVar(&o.thresholds.Short, "short", t.Short, "an incident lasts at most this `TIME`")
+			fs.IntVar(&o.thresholds.ManyDays, "many-days", t.ManyDays, "a cause with failures on `N` days or more is structural")
+			fs.IntVar(&o.thresholds.ManyEpisodes, "many-episodes", t.ManyEpisodes, "a cause with failures in `N` episodes or more is structural")
+			fs.DurationVar(&o.thresholds.Silence, "silence", t.Silence, "a silence ends an episode only if it is longer than this `TIME`")
+			fs.Float64Var(&o.thresholds.Density, "density", t.Density, "a silence ends an episode only if it is longer than `N` times the usual one of that cause")
 			l := triage.Limits{}.WithDefaults()
-			fs.IntVar(&o.limits.Signatures, "max-signatures", l.Signatures, "`N` signatures of a consumer are told apart")
-			fs.IntVar(&o.limits.Groups, "max-groups", l.Groups, "`N` groups are told apart")
+			fs.IntVar(&o.limits.Signatures, "max-signatures", l.Signatures, "tell at most `N` signatures of a consumer apart, with --input; the rest counts as one")
+			fs.IntVar(&o.limits.Groups, "max-groups", l.Groups, "tell at most `N` groups apart, with --input; the rest counts as one")
 			return func(ctx context.Context, c *call) error {
 				cfg, err := c.load()
 				if err != nil {
