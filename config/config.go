@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/adapters/sqs"
+	"github.com/spillway-mq/spillway/triage"
 )
 
 // Broker is a kind of broker that a configuration can name by its URL.
@@ -74,6 +75,8 @@ type Config struct {
 	Consumers []Consumer
 	// Inventory is where the command keeps dead letters. Applications need none.
 	Inventory Inventory
+	// Triage is how the command draws verdicts. Applications need none.
+	Triage Triage
 
 	file    string // what was read, for errors; may be empty
 	brokers []Broker
@@ -101,6 +104,14 @@ type Inventory struct {
 	// Author of decisions, where the command line names none. Empty means the
 	// user of the operating system.
 	Author string
+}
+
+// Triage is what verdicts on groups of dead letters depend on.
+type Triage struct {
+	triage.Thresholds
+	// MaxSignatures and MaxGroups are how many are told apart in a file; zero
+	// means the defaults of triage.Limits.
+	MaxSignatures, MaxGroups int
 }
 
 // DefaultInventory is a file in the working directory.

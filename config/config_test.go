@@ -27,6 +27,7 @@ import (
 	"github.com/spillway-mq/spillway/failure"
 	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/policy"
+	"github.com/spillway-mq/spillway/triage"
 )
 
 // parse reads a file in an environment.
@@ -130,6 +131,17 @@ inventory:
   keepOpen: 720h
   keepClosed: 24h
   author: ana
+triage:
+  handful: 3
+  share: 0.9
+  mixedShare: 0.4
+  short: 6h
+  manyDays: 3
+  manyEpisodes: 5
+  silence: 30m
+  density: 20
+  maxSignatures: 1000
+  maxGroups: 9000
 `
 
 func TestEveryKey(t *testing.T) {
@@ -208,6 +220,13 @@ func TestEveryKey(t *testing.T) {
 	}
 	inventory := config.Inventory{URL: "postgres://u:p@h/spillway", KeepOpen: 720 * time.Hour, KeepClosed: 24 * time.Hour, Author: "ana"}
 	if diff := cmp.Diff(inventory, got.Inventory); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	verdicts := config.Triage{
+		Thresholds:    triage.Thresholds{Handful: 3, Share: 0.9, MixedShare: 0.4, Short: 6 * time.Hour, ManyDays: 3, ManyEpisodes: 5, Silence: 30 * time.Minute, Density: 20},
+		MaxSignatures: 1000, MaxGroups: 9000,
+	}
+	if diff := cmp.Diff(verdicts, got.Triage); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if shown := fmt.Sprint(got.Inventory); strings.Contains(shown, "u:p@") {
@@ -332,11 +351,11 @@ handlers:
 spillway.yaml:2: grup: there is no such key; did you mean group?
 spillway.yaml:3: close_grace: there is no such key; did you mean closeGrace?
 spillway.yaml:4: transient: there is no such key here; did you mean policy.attempts.transient?
-spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
+spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory, triage
 spillway.yaml:8: policy.backof: there is no such key; did you mean backoff?
 spillway.yaml:9: policy.parking.deadlineWithoutReferense: there is no such key; did you mean deadlineWithoutReference?
 spillway.yaml:10: group: the key stands here twice, first in line 6
-spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
+spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory, triage
 spillway.yaml:12: a key must be a text, found a list
 spillway.yaml:14: merge keys (<<) are not supported
 spillway.yaml:16: handlers["charge"].attempts.transiet: there is no such key; did you mean transient?
@@ -453,7 +472,7 @@ spillway.yaml:3: the line is indented with a tab, which YAML does not allow: use
 spillway.yaml:2: this is no valid YAML: did not find expected ',' or ']'
 `,
 		},
-		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory\n"},
+		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory, triage\n"},
 		"two documents":  {file: "group: a\n---\ngroup: b\n", want: "\nspillway.yaml: there is more than one document: leave out what follows the line ---\n"},
 		"unknown anchor": {file: "group: a\nretry: *hunter2\n", want: "\nspillway.yaml:2: this is no valid YAML: what begins with * refers to an anchor, and there is none of that name; a text that begins with * needs quotes\n"},
 		"broker":         {file: "broker: {url: \"memry://\"}", want: "\nspillway.yaml:1: broker.url: must begin with one of memory://, amqp://, amqps://, kafka://, kafkas://, sqs://; did you mean memory://?\n"},
@@ -526,6 +545,11 @@ SPILLWAY_BROKER_SQS_REGION: broker.sqs.region: must be the name of one, such as 
 		},
 		"inventory": {file: "inventory: {url: \"mysql://u:hunter2@h/d\", payloads: keep, keepOpen: 24h}", want: "\nspillway.yaml:1: inventory.url: must be the path of a file, or begin with postgres:// or sqlite://\n" +
 			"spillway.yaml:1: inventory.keepOpen: has no effect while inventory.payloads is keep: leave one of them out\n"},
+		"triage": {file: "triage: {share: 1.5, mixedShare: 2, manyDays: 1, silence: 5s, density: 0.5, maxGroups: 0}", want: "\n" +
+			"spillway.yaml:1: triage.maxGroups: expected a whole number such as 3, found the number 0: it must be above zero; leave the key out for the default\n" +
+			"spillway.yaml:1: triage.share: 1.5, want more than 0 and at most 1\nspillway.yaml:1: triage.mixedShare: 2, want more than 0 and at most Share\n" +
+			"spillway.yaml:1: triage.manyDays: 1, want 2 or more\nspillway.yaml:1: triage.silence: 5s, want 1m0s or more\n" +
+			"spillway.yaml:1: triage.density: 0.5, want 1 or more\n"},
 		"inventory expansion": {file: "inventory: {url: \"postgres://u:${P}@h/d\"}", want: "\nspillway.yaml:1: inventory.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_INVENTORY_URL\n"},
 		"expansion":           {file: "broker: {url: \"memory://${PASSWORD}@x\"}", want: "\nspillway.yaml:1: broker.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_BROKER_URL\n"},
 	} {

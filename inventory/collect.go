@@ -85,7 +85,8 @@ func (p Progress) Total() StreamProgress {
 // atOnce is how many streams are read at a time.
 const atOnce = 4
 
-// Collect empties dead letter streams into the inventory, until they are empty
+// Collect signs anew what earlier rules have signed, as [Store.Resign] does, and
+// empties dead letter streams into the inventory, until they are empty
 // or, with Follow, until ctx ends, which is no error then. A record is removed
 // from its stream after it was committed. What is in no form that is known is a
 // dead letter of class unknown; what cannot be stored as one goes to the
@@ -113,6 +114,13 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now(), copies: make([]copies, len(cfg.Streams))}
 	for _, stream := range cfg.Streams {
 		c.streams = append(c.streams, StreamProgress{Stream: stream, Remaining: -1})
+	}
+	// What was signed by earlier rules would stand beside its like. Looking only
+	// changes nothing.
+	if !cfg.Peek {
+		if _, err := s.Resign(ctx, false); err != nil {
+			return c.progress(), err
+		}
 	}
 	err := c.run(ctx)
 	if auditErr := c.audit(context.WithoutCancel(ctx)); err == nil {

@@ -41,7 +41,8 @@ type Limits struct {
 	IDs int
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns l with its zero fields filled.
+func (l Limits) WithDefaults() Limits {
 	if l.Signatures <= 0 {
 		l.Signatures = 500
 	}
@@ -88,7 +89,7 @@ type BadLine struct {
 // reads. An error is that of r or of ctx.
 func Read(ctx context.Context, r io.Reader, limits Limits) (*Pass, error) {
 	var source Pass
-	t := newTally(limits.withDefaults())
+	t := newTally(limits.WithDefaults())
 	blocks := make(chan block, 2)
 	pool := sync.Pool{New: func() any { b := make([]byte, 0, blockBytes+4096); return &b }}
 	var wait sync.WaitGroup

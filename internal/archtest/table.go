@@ -160,7 +160,7 @@ var Spillway = Rules{
 			Imports: []string{
 				".", "adapters", "failure", "middleware", "poison", "policy",
 				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
-				"internal/nearest",
+				"internal/nearest", "triage", // its thresholds
 			},
 			External: []string{"go.yaml.in/yaml/v3"},
 		},
