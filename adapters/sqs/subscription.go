@@ -304,8 +304,14 @@ func (s *subscription) release(h held, stream string) {
 // so that its count means crashes, and not restarts.
 func (s *subscription) giveBack(ctx context.Context, h held, stream string, after time.Duration) error {
 	anew := stream == s.b.names.Of(adapters.StreamSuspect, s.c) || h.m.count() >= s.b.cfg.MaxReceiveCount/2 && !s.countMatters(stream)
-	if anew && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
-		return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
+	if anew && h.lease.end() {
+		switch err := s.rewrite(ctx, h, stream, after); {
+		case err == nil:
+			return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
+		case !errors.Is(err, errKept):
+			s.b.logger.Warn("a message that goes back could not be written anew, or is there twice", "topic", s.c.Topic, "group", s.c.Group,
+				"stream", stream, "delivery_count", h.m.count(), "error", err)
+		}
 	}
 	return h.lease.release(ctx, after)
 }
@@ -325,7 +331,7 @@ func (s *subscription) rewrite(ctx context.Context, h held, stream string, after
 	if err != nil || h.lease.q.fifo() { // whose order would be lost
 		return errKept
 	}
-	return s.b.send(ctx, h.lease.q, outgoingOf(again(s.c, adapters.StreamRetry, r)), after)
+	return s.b.send(ctx, h.lease.q, outgoingOf(again(s.c, adapters.StreamRetry, r)), after, once)
 }
 
 const (
