@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -419,4 +420,33 @@ func TestHandoffWithoutAnswerIsRepeatedByTheChainOnly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A message that SQS does not hide until its next attempt in place, for whatever
+// reason, is not lost, and that it comes early is said.
+func TestPostponementThatIsRefusedIsSaid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		var logs bytes.Buffer
+		b.topic = "orders.fifo"
+		calls := 0
+		p := b.run(spillway.Config{Retry: adapters.RetryInPlace, Policy: policy.Policy{Backoff: constantly(time.Hour)}, Logger: slog.New(slog.NewTextHandler(&logs, nil))},
+			func(*message.Message) error {
+				if calls++; calls == 1 {
+					return failure.Transient(errors.New("down"))
+				}
+				return nil
+			})
+		b.fake.Inject(sqsfake.Fault{Action: "ChangeMessageVisibility", Do: sqsfake.Fail("InvalidParameterValue")})
+		b.publish(b.topic, "a", nil)
+		time.Sleep(2 * time.Minute)
+		p.stop()
+		if calls != 2 || len(b.where("a")) != 0 {
+			t.Errorf("%d calls, and it is in %v", calls, b.where("a"))
+		}
+		if !strings.Contains(logs.String(), "comes again before it is due") {
+			t.Errorf("nobody says that it came early:\n%s", logs.String())
+		}
+	})
 }

@@ -435,13 +435,20 @@ func (x *settler) giveBack(ctx context.Context, d *adapters.Delivery) error {
 		return x.s.giveBack(ctx, x.held, x.stream, x.backoff())
 	}
 	// What SQS counts of this is an attempt, and the place is to be kept.
+	if !x.held.lease.end() {
+		return nil // it is back already
+	}
 	wait := time.Until(due)
 	longest := x.held.lease.longest(wait)
-	if longest < wait-time.Second {
-		x.s.b.logger.Warn("a message comes again before it is due, and that is an attempt: its handler took too much of the 12 hours for which SQS hides a message",
-			"topic", x.s.c.Topic, "group", x.s.c.Group, "message_uuid", d.ID, "delay", longest, "wanted", wait)
+	err := x.held.lease.hide(ctx, longest, x.s.b.cfg.RequestTimeout)
+	if refused := isLost(err); refused || longest < wait-time.Second {
+		x.s.b.logger.Warn("a message comes again before it is due, and that is an attempt: SQS hides it for 12 hours from its receive at most, handling included",
+			"topic", x.s.c.Topic, "group", x.s.c.Group, "message_uuid", d.ID, "delivery_count", d.Count, "delay", longest, "wanted", wait, "error", err)
+		if refused {
+			return nil
+		}
 	}
-	return x.held.lease.release(ctx, longest)
+	return err
 }
 
 const (
