@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,7 +21,7 @@ const (
 // prepare returns, in buf, what of a text is looked at, as one line of valid
 // UTF-8: without colours, stack traces and control characters.
 func prepare(buf []byte, text string) []byte {
-	text = firstRunes(text)
+	text = unquoted(firstRunes(text))
 	buf = buf[:0]
 	plain := true
 	for i := range len(text) {
@@ -64,6 +65,17 @@ func prepare(buf []byte, text string) []byte {
 	}
 	return buf
 }
+
+// unquoted puts quotation marks where they stand as octal escapes, as printers
+// that allow themselves few characters write them.
+func unquoted(text string) string {
+	if !strings.Contains(text, `\04`) {
+		return text
+	}
+	return octalQuotes.Replace(text)
+}
+
+var octalQuotes = strings.NewReplacer(`\042`, `"`, `\047`, `'`)
 
 // firstRunes cuts a text, and then at a blank, so that half a word is not
 // taken for a whole.

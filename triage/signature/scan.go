@@ -471,7 +471,7 @@ func (s *scanner) number(digits int) bool {
 			if s.at(k) == '/' && s.at(k+1) == 's' && !isWordByte(s.at(k+2)) {
 				k += 2
 			}
-			s.put(k, phSize, "size")
+			s.size(k)
 			return true
 		}
 	}
@@ -484,6 +484,19 @@ func (s *scanner) number(digits int) bool {
 	}
 	s.put(end, phNumber, "number")
 	return true
+}
+
+// size takes a size that ends at k. In brackets behind another one it is the
+// same in another unit: 1190 bytes (1.16 KB).
+func (s *scanner) size(k int) {
+	const again = phSize + " ("
+	if n := len(s.out); s.at(k) != ')' || n < len(again) || string(s.out[n-len(again):]) != again {
+		s.put(k, phSize, "size")
+		return
+	}
+	s.out = s.out[:len(s.out)-len(" (")]
+	s.note(k, "", "size again")
+	s.i = k + 1
 }
 
 // glued reports whether a letter or an underscore stands at i.
