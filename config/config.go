@@ -52,7 +52,7 @@ func Brokers() []Broker {
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener(), section: rabbitMQSection},
 		{Name: "kafka", Opener: kafka.Opener()},
-		{Name: "sqs", Opener: sqs.Opener()},
+		{Name: "sqs", Opener: sqs.Opener(), section: sqsSection},
 	}
 }
 
@@ -64,6 +64,9 @@ type Config struct {
 	// RabbitMQ is what the file says about that broker. Its TLS, Dial, lanes and
 	// time-outs have no keys: set them here.
 	RabbitMQ rabbitmq.Config
+	// SQS is what the file says about that broker. Its AWS and HTTPClient have no
+	// keys: set them here.
+	SQS sqs.Config
 	// Spillway is what the file says about failures. Its Rules, Hooks and
 	// Logger have no keys: set them here.
 	Spillway spillway.Config

@@ -328,7 +328,8 @@ func (a *attempt) nacked() error {
 }
 
 func (a *attempt) returned() error {
-	a.finish(OutcomeInfo{Outcome: OutcomeReturned})
+	a.outcome.Outcome = OutcomeReturned
+	a.tellOutcome()
 	return ErrReturned
 }
 

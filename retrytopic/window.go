@@ -2,6 +2,7 @@ package retrytopic
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,11 @@ import (
 type Window[T any] struct {
 	count, size int // bounds
 	bytes       int
-	items       items[T]
+	// What needs no sorting is apart: live messages come in the order of their
+	// sequence numbers, and have no due time.
+	queue []Item[T] // without due times, ascending; those before first are gone
+	first int
+	items items[T]
 }
 
 // Item is what a [Window] holds.
@@ -29,7 +34,7 @@ func NewWindow[T any](count, size int) *Window[T] {
 }
 
 // Len is how many items are held.
-func (w *Window[T]) Len() int { return len(w.items) }
+func (w *Window[T]) Len() int { return len(w.queue) - w.first + len(w.items) }
 
 // Bytes is how many bytes they have.
 func (w *Window[T]) Bytes() int { return w.bytes }
@@ -37,46 +42,74 @@ func (w *Window[T]) Bytes() int { return w.bytes }
 // Full reports that nothing more should be read. An item that comes all the
 // same is held: one that is larger than the window must get through.
 func (w *Window[T]) Full() bool {
-	return len(w.items) > 0 && (len(w.items) >= w.count || w.bytes >= w.size)
+	return w.Len() > 0 && (w.Len() >= w.count || w.bytes >= w.size)
 }
 
 // Push adds an item.
 func (w *Window[T]) Push(i Item[T]) {
 	w.bytes += i.Bytes
+	if last := len(w.queue) - 1; i.Due.IsZero() && (last < w.first || w.queue[last].Seq < i.Seq) {
+		w.queue = append(w.queue, i)
+		return
+	}
 	heap.Push(&w.items, i)
 }
 
 // Next returns the item that is due first, and leaves it where it is.
 func (w *Window[T]) Next() (i Item[T], ok bool) {
-	if len(w.items) == 0 {
-		return i, false
+	switch {
+	case w.queued():
+		return w.queue[w.first], true
+	case len(w.items) > 0:
+		return w.items[0], true
 	}
-	return w.items[0], true
+	return i, false
+}
+
+// queued reports whether the first item of the queue is before all others.
+func (w *Window[T]) queued() bool {
+	return w.first < len(w.queue) && (len(w.items) == 0 || w.queue[w.first].before(w.items[0]))
 }
 
 // Pop removes and returns the item that is due first, if it is due at now.
 func (w *Window[T]) Pop(now time.Time) (i Item[T], ok bool) {
-	if len(w.items) == 0 || w.items[0].Due.After(now) {
+	switch {
+	case w.queued():
+		i = w.queue[w.first]
+		w.queue[w.first] = Item[T]{}
+		if w.first++; 2*w.first >= len(w.queue) {
+			left := copy(w.queue, w.queue[w.first:])
+			clear(w.queue[left:])
+			w.queue, w.first = w.queue[:left], 0
+		}
+	case len(w.items) == 0 || w.items[0].Due.After(now):
 		return i, false
+	default:
+		i = heap.Pop(&w.items).(Item[T])
 	}
-	i = heap.Pop(&w.items).(Item[T])
 	w.bytes -= i.Bytes
 	return i, true
 }
 
 // Remove removes the items that drop reports true for.
 func (w *Window[T]) Remove(drop func(Item[T]) bool) {
-	kept := w.items[:0]
-	for _, i := range w.items {
-		if drop(i) {
+	dropped := func(i Item[T]) bool {
+		gone := drop(i)
+		if gone {
 			w.bytes -= i.Bytes
-		} else {
-			kept = append(kept, i)
 		}
+		return gone
 	}
-	clear(w.items[len(kept):])
-	w.items = kept
+	w.queue, w.first = slices.DeleteFunc(w.queue[w.first:], dropped), 0
+	w.items = slices.DeleteFunc(w.items, dropped)
 	heap.Init(&w.items)
+}
+
+func (i Item[T]) before(j Item[T]) bool {
+	if c := i.Due.Compare(j.Due); c != 0 {
+		return c < 0
+	}
+	return i.Seq < j.Seq
 }
 
 // items implements heap.Interface.
@@ -84,12 +117,7 @@ type items[T any] []Item[T]
 
 func (h items[T]) Len() int { return len(h) }
 
-func (h items[T]) Less(i, j int) bool {
-	if c := h[i].Due.Compare(h[j].Due); c != 0 {
-		return c < 0
-	}
-	return h[i].Seq < h[j].Seq
-}
+func (h items[T]) Less(i, j int) bool { return h[i].before(h[j]) }
 
 func (h items[T]) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -45,6 +46,7 @@ type entry struct {
 	lane    uint64
 	laned   bool
 	returns int
+	count   int   // of its deliveries, when it was handed out last
 	again   *kept // handed off in place, and not yet acknowledged
 	kept    *kept // has waited, or waits, in place
 }
@@ -58,8 +60,13 @@ type partition struct {
 	stale  bool   // its position is that of another topic of this name
 	wake   chan struct{}
 
+	queued atomic.Bool   // for its turn
+	turn   chan struct{} // a slot for run, when partition is careful
+
 	mu       sync.Mutex
 	state    state
+	reading  bool          // run runs
+	waiting  bool          // until something is settled: run does
 	resolved chan struct{} // closed at the end of suspended
 	offsets  *retrytopic.Offsets
 	drained  *retrytopic.Offsets        // by operators
@@ -88,7 +95,7 @@ type partition struct {
 
 func newPartition(r *reader, tp topicPartition, stream string, id uint64) *partition {
 	return &partition{
-		topicPartition: tp, r: r, stream: stream, id: id, wake: make(chan struct{}, 1),
+		topicPartition: tp, r: r, stream: stream, id: id, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		offsets: retrytopic.NewOffsets(0),
 		window:  retrytopic.NewWindow[*entry](r.b.cfg.Window, r.b.cfg.WindowBytes),
 		lanes:   map[uint64][]*entry{}, out: map[int64]*entry{}, trials: map[int64]retrytopic.Trial{},
@@ -269,8 +276,8 @@ func (p *partition) lose() {
 	}
 }
 
-// waiting reports that something could be drained.
-func (p *partition) waiting() bool {
+// drainable reports that something could be drained.
+func (p *partition) drainable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held > len(p.out)
@@ -318,15 +325,24 @@ func (p *partition) room() bool {
 	return p.held == 0 || p.held < p.r.b.cfg.Window && p.bytes < p.r.b.cfg.WindowBytes
 }
 
-// run reads and hands out until the session ends.
+// lowRoom is room for so much that it is worth waking run: live messages leave one
+// by one. The lock is held.
+func (p *partition) lowRoom() bool {
+	if p.r.stream != adapters.StreamMain || p.inPlace || p.window.Len() == 0 {
+		return true
+	}
+	return p.held <= p.r.b.cfg.Window/4*3 && p.bytes <= p.r.b.cfg.WindowBytes/4*3
+}
+
+// run reads until the session ends, and has handed out what is due.
 func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
+	s, in := p.r.s, claim.Messages()
+	stop := s.stop
 	p.mu.Lock()
+	p.reading = true
 	p.unplaced = claim.InitialOffset() < 0 // what was committed is not there any more
 	p.mu.Unlock()
-	in, stop, slots := claim.Messages(), p.r.s.stop, p.r.s.slots
-	if p.r.stream == adapters.StreamSuspect {
-		slots = make(chan struct{}, 1)
-	}
+	alone := make(chan struct{}, 1)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var ahead *sarama.ConsumerMessage // does not fit yet
@@ -337,25 +353,31 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 			ahead = nil
 		}
 		source := in
-		if ahead != nil || !p.room() {
+		full := ahead != nil || !p.room()
+		if full {
 			source = nil
 			p.warnFull()
 		}
-		next, waiting := p.window.Next()
+		p.waiting = full || p.careful
+		next, some := p.window.Next()
 		if len(p.ahead) > 0 {
-			next, waiting = retrytopic.Item[*entry]{}, true
+			next, some = retrytopic.Item[*entry]{}, true
 		}
-		waiting = waiting && stop != nil && !(p.careful && len(p.out) >= carefulOut)
+		some = some && stop != nil && p.state == live && !(p.careful && len(p.out) >= carefulOut)
 		p.mu.Unlock()
 
-		var slot chan struct{}
+		var suspect chan struct{}
 		var due <-chan time.Time
-		if waiting {
-			if left := time.Until(next.Due); left > 0 {
-				timer.Reset(left)
+		if some {
+			switch {
+			case !isDue(next.Due):
+				timer.Reset(time.Until(next.Due))
 				due = timer.C
-			} else {
-				slot = slots
+			case p.r.stream == adapters.StreamSuspect:
+				suspect = alone
+			case s.turns.queueUp(p):
+				s.handOut()
+				continue
 			}
 		}
 		select {
@@ -363,8 +385,12 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 			if open = ok; open {
 				ahead = p.take(m, in)
 			}
-		case slot <- struct{}{}:
-			p.handOut(ctx, slots)
+		case suspect <- struct{}{}:
+			p.handOutSuspect(ctx)
+			<-alone
+		case <-p.turn:
+			p.queued.Store(false)
+			p.handOutCareful(ctx)
 		case <-due:
 		case <-p.wake:
 		case <-stop:
@@ -372,8 +398,23 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 		case <-ctx.Done():
 		}
 	}
+	p.endTurns()
 	p.disarm()
 	p.calmDown()
+}
+
+// endTurns ends the hand-outs of a session.
+func (p *partition) endTurns() {
+	p.mu.Lock()
+	p.reading = false
+	p.mu.Unlock()
+	select {
+	case <-p.turn:
+		p.queued.Store(false)
+		p.r.s.turns.release()
+		p.r.s.handOut()
+	default:
+	}
 }
 
 // take accepts a message, and those behind it that are here already. It returns
@@ -467,35 +508,64 @@ func (p *partition) push(e *entry) {
 	p.window.Push(retrytopic.Item[*entry]{Due: e.due, Seq: e.msg.Offset, Bytes: e.size, Value: e})
 }
 
-// handOut hands out what is due, as slots allow; one is held already.
-func (p *partition) handOut(ctx context.Context, slots chan struct{}) {
+// handOutNext hands out one message with a slot that it has got, and queues up for
+// the next one. It reports false if it has no use for the slot. A careful partition
+// has to commit first, which takes time: run does it.
+func (p *partition) handOutNext() bool {
+	p.mu.Lock()
+	switch {
+	case !p.reading || p.state != live:
+		p.queued.Store(false)
+		p.mu.Unlock()
+		return false
+	case p.careful:
+		p.turn <- struct{}{} // has room: it is not queued again before this is taken
+		p.mu.Unlock()
+		return true
+	}
+	p.queued.Store(false) // what is added from now on queues up
+	e := p.popDue()
+	next, more := p.window.Next()
+	p.mu.Unlock()
+	switch {
+	case more && isDue(next.Due):
+		p.r.s.turns.queueUp(p)
+	case more:
+		p.rouse() // to wait for it
+	}
+	if e == nil {
+		return false
+	}
+	if !p.send(context.Background(), e, nil) {
+		p.putBack(e)
+		return false
+	}
+	return true
+}
+
+// handOutCareful hands out what is due, as slots allow; one is held already.
+func (p *partition) handOutCareful(ctx context.Context) {
 	s := p.r.s
-	if !s.begin() {
-		<-slots
+	defer s.handOut() // others, with what is left
+	if !s.turns.begin() {
+		s.turns.release()
 		return
 	}
-	defer s.sending.Done()
-	if p.r.stream == adapters.StreamSuspect {
-		p.handOutSuspect(ctx, slots)
-		return
-	}
-	release := func() { <-slots }
+	defer s.turns.busy.Done()
 	for range carefulOut {
-		e := p.nextOut(ctx, cap(slots)-len(slots))
+		e := p.nextOut(ctx, s.turns.left())
 		if e == nil {
-			<-slots
-			return
+			break
 		}
-		if !p.send(ctx, e, release, false) {
+		if !p.send(ctx, e, nil) {
 			p.putBack(e)
-			<-slots
-			return
+			break
 		}
-		if !acquire(slots) {
+		if !s.turns.acquire() {
 			return
 		}
 	}
-	<-slots
+	s.turns.release()
 }
 
 // nextOut takes the next message to hand out, if one is due. A careful partition
@@ -559,28 +629,22 @@ func (p *partition) try(offset int64) {
 
 // handing notes that a message is handed out. The lock is held.
 func (p *partition) handing(e *entry) {
+	e.count = 1 + p.crashes(e.msg.Offset) + e.returns
 	p.out[e.msg.Offset] = e
 	if p.inPlace {
 		p.r.b.places.add(p, e)
 	}
 }
 
-// acquire takes a slot if there is one.
-func acquire(slots chan struct{}) bool {
-	select {
-	case slots <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
 // handOutSuspect hands out one message, alone in the process, and waits until it
 // is settled. What was handed out is committed before, and only when it is its
 // turn: its count then means crashes of its own.
-func (p *partition) handOutSuspect(ctx context.Context, slots chan struct{}) {
-	defer func() { <-slots }()
+func (p *partition) handOutSuspect(ctx context.Context) {
 	s := p.r.s
+	if !s.turns.begin() {
+		return
+	}
+	defer s.turns.busy.Done()
 	over, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -615,7 +679,7 @@ func (p *partition) handOutSuspect(ctx context.Context, slots chan struct{}) {
 		return
 	}
 	settled := make(chan struct{})
-	if !p.send(ctx, e, func() { end(); close(settled) }, true) {
+	if !p.send(ctx, e, func() { end(); close(settled) }) {
 		undo()
 		return
 	}
@@ -630,18 +694,26 @@ func (p *partition) handOutSuspect(ctx context.Context, slots chan struct{}) {
 func (p *partition) pop() (e *entry, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i, ok := p.window.Pop(time.Now())
-	if !ok {
-		return nil, 0
+	if e = p.popDue(); e == nil || !p.careful {
+		return e, 0
 	}
-	e = i.Value
-	p.handing(e)
-	if p.careful {
-		p.try(i.Seq)
-		return e, p.version
-	}
-	return e, 0
+	p.try(e.msg.Offset)
+	return e, p.version
 }
+
+// popDue takes the first message that is due, if any. The lock is held.
+func (p *partition) popDue() *entry {
+	next, some := p.window.Next()
+	if !some || !isDue(next.Due) {
+		return nil
+	}
+	p.window.Pop(next.Due)
+	p.handing(next.Value)
+	return next.Value
+}
+
+// isDue does not look at the clock for live messages.
+func isDue(due time.Time) bool { return due.IsZero() || !due.After(time.Now()) }
 
 // crashes is how many processes ended while they handled an offset. The lock is
 // held.
@@ -655,11 +727,10 @@ func (p *partition) crashes(offset int64) int {
 	return 0
 }
 
-// send hands out a message, unless the session or the subscription ends first.
-func (p *partition) send(ctx context.Context, e *entry, release func(), alone bool) bool {
-	d := p.delivery(e)
-	d.Alone = alone
-	d.Settler = &settler{p: p, e: e, release: release}
+// send hands out a message, unless the session or the subscription ends first. The
+// end of its being alone is given for suspects, and nil for what has a slot.
+func (p *partition) send(ctx context.Context, e *entry, end func()) bool {
+	d := p.delivery(e, end)
 	select {
 	case p.r.s.out <- d:
 		return true
@@ -669,15 +740,18 @@ func (p *partition) send(ctx context.Context, e *entry, release func(), alone bo
 	return false
 }
 
-func (p *partition) delivery(e *entry) *adapters.Delivery {
-	d := &adapters.Delivery{Consumer: p.r.s.c, Stream: p.r.stream}
+// delivery makes the delivery of a message that is being handed out.
+func (p *partition) delivery(e *entry, end func()) *adapters.Delivery {
+	both := &struct {
+		adapters.Delivery
+		settler
+	}{settler: settler{p: p, e: e, end: end}}
+	d := &both.Delivery
+	d.Consumer, d.Stream, d.Count, d.Alone, d.Settler = p.r.s.c, p.r.stream, e.count, end != nil, &both.settler
 	if d.Stream == adapters.StreamParking {
 		d.Stream = adapters.StreamRetry
 	}
 	d.Record, d.Undecodable = recordOf(e.msg, p.stream, p.r.b.cfg.Marshaler)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	d.Count = 1 + p.crashes(e.msg.Offset) + e.returns
 	if e.kept != nil {
 		d.Stream = adapters.StreamRetry
 		d.Headers = slices.Clip(envelope.StripHeaders(d.Headers))
@@ -698,7 +772,7 @@ func (p *partition) putBack(e *entry) {
 // unpop puts a message back where it was. The lock is held.
 func (p *partition) unpop(e *entry) {
 	delete(p.out, e.msg.Offset)
-	p.r.b.places.remove(e)
+	p.leavePlace(e)
 	if t, ok := p.trials[e.msg.Offset]; ok {
 		t.Out = false
 		p.trials[e.msg.Offset] = t
@@ -725,7 +799,7 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 		p.mu.Unlock()
 		return errLost
 	}
-	p.r.b.places.remove(e)
+	p.leavePlace(e)
 	waited := e.kept != nil
 	switch {
 	case finished && e.again != nil:
@@ -748,8 +822,15 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 		p.unpop(e)
 	}
 	version := p.version
+	rouse := p.waiting && (p.careful || p.lowRoom()) || !p.reading
+	ready := !p.careful && p.window.Len() > 0
 	p.mu.Unlock()
-	p.rouse()
+	if rouse {
+		p.rouse()
+	}
+	if ready {
+		p.r.s.turns.queueUp(p)
+	}
 	if finished && waited {
 		p.r.b.dropPlace(p.r.s.c, e.msg)
 	}
@@ -757,6 +838,13 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 		return errLost
 	}
 	return nil
+}
+
+// leavePlace ends a hand-out's being known by its place. The lock is held.
+func (p *partition) leavePlace(e *entry) {
+	if p.inPlace {
+		p.r.b.places.remove(e)
+	}
 }
 
 // rouse has run look again at what it can do.

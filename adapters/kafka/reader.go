@@ -352,7 +352,7 @@ func (r *reader) commits(ctx context.Context) {
 		case <-r.kick:
 		case <-tick.C:
 		case <-look.C:
-			step = func(ctx context.Context) error { return r.refreshDrained(ctx, (*partition).waiting) }
+			step = func(ctx context.Context) error { return r.refreshDrained(ctx, (*partition).drainable) }
 		}
 		short, cancel := context.WithTimeout(ctx, coordination)
 		err := step(short)

@@ -22,10 +22,9 @@ const (
 // recordOf makes a record of a message. An error says that the marshaler could
 // not read it: the record then is what the broker has.
 func recordOf(m *sarama.ConsumerMessage, stream string, u wkafka.Unmarshaler) (adapters.Record, error) {
-	partition, offset := m.Partition, m.Offset
 	r := adapters.Record{
 		Key: m.Key, Payload: m.Value, Native: m,
-		Position: envelope.Position{Topic: stream, Partition: &partition, Offset: &offset, Timestamp: m.Timestamp.UTC()},
+		Position: envelope.Position{Topic: stream, Partition: &m.Partition, Offset: &m.Offset, Timestamp: m.Timestamp.UTC()},
 	}
 	if _, ours := u.(wkafka.DefaultMarshaler); !ours {
 		return unmarshaled(r, m, u)

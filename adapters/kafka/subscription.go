@@ -16,11 +16,7 @@ type subscription struct {
 	b     *broker
 	c     adapters.Consumer
 	out   chan *adapters.Delivery
-	slots chan struct{} // one for each unsettled delivery, without suspects
-
-	mu      sync.Mutex
-	stopped bool
-	sending sync.WaitGroup // hand-outs
+	turns turns
 
 	stop      chan struct{} // hand out nothing more
 	closing   chan struct{} // leave the groups
@@ -37,7 +33,8 @@ func (b *broker) Subscribe(_ context.Context, c adapters.Consumer) (adapters.Sub
 		return nil, fmt.Errorf("kafka: subscribe to %q: the concurrency is %d, and must be positive", c.Topic, c.Concurrency)
 	}
 	s := &subscription{
-		b: b, c: c, out: make(chan *adapters.Delivery), slots: make(chan struct{}, c.Concurrency),
+		// With room for all that can be out, and for a suspect, nobody waits for a receiver.
+		b: b, c: c, out: make(chan *adapters.Delivery, c.Concurrency+1), turns: turns{free: c.Concurrency},
 		stop: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	for _, r := range s.newReaders() {
@@ -63,29 +60,34 @@ func (s *subscription) newReaders() []*reader {
 
 func (s *subscription) Deliveries() <-chan *adapters.Delivery { return s.out }
 
-// begin starts a hand-out, unless the subscription has stopped.
-func (s *subscription) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return false
+// handOut hands out what is due, as slots allow. Whoever has made that possible
+// calls it: the reader of a partition, and whoever has settled a delivery, so that
+// nobody must be woken to hand out the next one.
+func (s *subscription) handOut() {
+	for p := s.turns.next(); p != nil; p = s.turns.next() {
+		if !p.handOutNext() {
+			s.turns.release()
+		}
+		s.turns.busy.Done()
 	}
-	s.sending.Add(1)
-	return true
 }
 
-// Stop ends the hand-outs. The groups are not left before Close, so that what
-// was handed out can be settled.
+// Stop ends the hand-outs, and takes back what nobody has received. The groups are
+// not left before Close, so that what was handed out can be settled.
 func (s *subscription) Stop(context.Context) error {
-	s.mu.Lock()
-	first := !s.stopped
-	s.stopped = true
-	s.mu.Unlock()
+	first := s.turns.stop()
 	if first {
 		close(s.stop)
 	}
-	s.sending.Wait()
+	s.turns.busy.Wait()
 	if first {
+		for len(s.out) > 0 {
+			select {
+			case d := <-s.out:
+				d.Settler.(*settler).takeBack()
+			default: // received after all
+			}
+		}
 		close(s.out)
 	}
 	return nil
@@ -105,10 +107,10 @@ func (s *subscription) Close(ctx context.Context) error {
 
 // settler settles one delivery.
 type settler struct {
-	p       *partition
-	e       *entry
-	release func() // its slot, or its being alone
-	done    atomic.Bool
+	p    *partition
+	e    *entry
+	end  func() // of its being alone; nil if it has a slot
+	done atomic.Bool
 }
 
 func (x *settler) Ack(ctx context.Context, d *adapters.Delivery) error {
@@ -130,4 +132,22 @@ func (x *settler) settle(ctx context.Context, what string, d *adapters.Delivery,
 			what, d.ID, x.p.topic, x.p.partition, x.e.msg.Offset, err)
 	}
 	return nil
+}
+
+// takeBack undoes the hand-out of what nobody has received.
+func (x *settler) takeBack() {
+	if !x.done.Swap(true) {
+		x.p.putBack(x.e)
+		x.release()
+	}
+}
+
+func (x *settler) release() {
+	if x.end != nil {
+		x.end()
+		return
+	}
+	s := x.p.r.s
+	s.turns.release()
+	s.handOut()
 }

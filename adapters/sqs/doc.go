@@ -22,7 +22,8 @@
 // not allow, or that has more than 80 characters, is cut and ends in eight digits
 // of its SHA-256. The suffix .fifo stays the end, also of a dead letter stream's
 // name. Two names that would be one queue are an error at start.
-// [Config].Queues names a queue that exists. A topic may also be the full URL of
+// [Config].Queues names a queue that exists, and [Config].Prefix begins the names
+// of all others. A topic may also be the full URL of
 // a queue, which is then taken to exist.
 //
 // # Capabilities
@@ -114,8 +115,8 @@
 //	sqs://key:secret@host                    with credentials
 //
 // More options are queue=STREAM:QUEUE for [Config].Queues, repeated, and
-// visibility, pollWait, maxDelay, closeWait, batchSize, maxReceiveCount,
-// verifyOnly and relaxedFifo for the fields of those names.
+// visibility, pollWait, maxDelay, closeWait, batchSize, maxReceiveCount, prefix,
+// account, verifyOnly and relaxedFifo for the fields of those names.
 //
 // # Permissions
 //

@@ -224,7 +224,7 @@ func (qs *queues) declareTopic(ctx context.Context, topic string, want map[strin
 
 // declare returns a queue, created if need be.
 func (qs *queues) declare(ctx context.Context, name string, want map[string]string) (*queue, error) {
-	out, err := qs.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
+	out, err := qs.urlOf(ctx, name)
 	switch {
 	case err == nil:
 		return qs.look(ctx, name, aws.ToString(out.QueueUrl))
@@ -242,11 +242,20 @@ func (qs *queues) declare(ctx context.Context, name string, want map[string]stri
 		return qs.look(ctx, name, aws.ToString(made.QueueUrl))
 	}
 	if _, ok := errors.AsType[*types.QueueNameExists](err); ok { // another process was faster
-		if out, err := qs.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name}); err == nil {
+		if out, err := qs.urlOf(ctx, name); err == nil {
 			return qs.look(ctx, name, aws.ToString(out.QueueUrl))
 		}
 	}
 	return nil, fmt.Errorf("create queue %q: %w", name, err)
+}
+
+// urlOf asks for the URL of a queue.
+func (qs *queues) urlOf(ctx context.Context, name string) (*sqs.GetQueueUrlOutput, error) {
+	in := &sqs.GetQueueUrlInput{QueueName: &name}
+	if qs.cfg.Account != "" {
+		in.QueueOwnerAWSAccountId = &qs.cfg.Account
+	}
+	return qs.client.GetQueueUrl(ctx, in)
 }
 
 // look reads what a queue is like, and remembers it.
@@ -319,7 +328,7 @@ func (qs *queues) topic(ctx context.Context, topic string) (*queue, error) {
 // existing returns a queue that is there.
 func (qs *queues) existing(ctx context.Context, stream string) (*queue, error) {
 	name := qs.naming.queueOf(stream)
-	out, err := qs.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
+	out, err := qs.urlOf(ctx, name)
 	if isGone(err) {
 		return nil, &QueueError{Queue: name, Hint: "it is created when its consumer starts"}
 	}
