@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,17 +23,10 @@ const (
 // UTF-8: without colours, stack traces and control characters.
 func prepare(buf []byte, text string) []byte {
 	text = unquoted(firstRunes(text))
+	if buf = append(buf[:0], text...); isPlain(buf) {
+		return buf
+	}
 	buf = buf[:0]
-	plain := true
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return append(buf, text...)
-	}
 
 	lines := 0
 	traceback := false
@@ -64,6 +58,26 @@ func prepare(buf []byte, text string) []byte {
 		}
 	}
 	return buf
+}
+
+// isPlain reports whether b is a line of printable ASCII. It looks at eight bytes
+// at once.
+func isPlain(b []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; len(b) >= 8; b = b[8:] {
+		w := binary.LittleEndian.Uint64(b)
+		// A high bit is set by a byte below the blank, by one above the tilde, or
+		// was there before.
+		if (w|(w-ones*' ')|(w+ones))&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // unquoted puts quotation marks where they stand as octal escapes, as printers
