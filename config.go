@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spillway-mq/spillway/adapters"
@@ -110,6 +112,28 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New(`field HandlerPolicies has a handler without a name`))
 	}
 	errs = append(errs, c.Names.Validate())
+	return errors.Join(errs...)
+}
+
+// checkInPlace refuses what a broker cannot do in place.
+func (c Config) checkInPlace(caps adapters.Capabilities) error {
+	if !caps.InPlaceRetry {
+		return fmt.Errorf("Retry is %q: %s: %w", c.Retry, caps.Broker, adapters.ErrUnsupported)
+	}
+	if caps.MaxInPlaceDelay == 0 {
+		return nil
+	}
+	var errs []error
+	check := func(field string, p policy.Policy) {
+		if longest := p.LongestDelay(); longest > caps.MaxInPlaceDelay {
+			errs = append(errs, fmt.Errorf("%s may ask for a delay of %s, jitter included, and Retry is %q: in place %s delays by at most %s: %w",
+				field, longest, c.Retry, caps.Broker, caps.MaxInPlaceDelay, adapters.ErrUnsupported))
+		}
+	}
+	check("field Policy", c.Policy)
+	for _, handler := range slices.Sorted(maps.Keys(c.HandlerPolicies)) {
+		check(fmt.Sprintf("field HandlerPolicies[%q]", handler), c.Policy.Merge(c.HandlerPolicies[handler]))
+	}
 	return errors.Join(errs...)
 }
 

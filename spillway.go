@@ -67,9 +67,10 @@ func Open(ctx context.Context, rawURL string, cfg Config, openers ...adapters.Op
 	if s.broker, err = opener.Open(ctx, adapters.OpenParams{URL: u, Names: cfg.Names, Logger: cfg.Logger, Alone: s.gate.enterAlone}); err != nil {
 		return nil, errors.Join(fmt.Errorf("spillway: open %s: %w", redactor.URL(u), redact(redactor, err)), s.closeLastResort())
 	}
-	if caps := s.broker.Capabilities(); cfg.Retry == adapters.RetryInPlace && !caps.InPlaceRetry {
-		err := fmt.Errorf("spillway: configuration: Retry is %q: %s: %w", cfg.Retry, caps.Broker, adapters.ErrUnsupported)
-		return nil, errors.Join(err, s.Close(ctx))
+	if cfg.Retry == adapters.RetryInPlace {
+		if err := cfg.checkInPlace(s.broker.Capabilities()); err != nil {
+			return nil, errors.Join(fmt.Errorf("spillway: configuration: %w", err), s.Close(ctx))
+		}
 	}
 	chain.Broker, chain.LastResort = s.broker, s.lastResort
 	if s.chain, err = middleware.NewChain(chain); err != nil {

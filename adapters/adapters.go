@@ -159,6 +159,10 @@ type Capabilities struct {
 	// main stream is the number of the attempt that begins; what is returned at a
 	// shutdown counts too.
 	CountedInPlace bool
+	// MaxInPlaceDelay bounds the delay of a retry in place, with room for the
+	// time of its handler; zero means no limit. A policy that may ask for more
+	// is refused at start.
+	MaxInPlaceDelay time.Duration
 	// DelayStep is the most that Quantize lengthens d.
 	DelayStep func(d time.Duration) time.Duration
 	// MaxMetadataBytes bounds all header names and values of a record

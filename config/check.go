@@ -29,6 +29,14 @@ func (c *Config) check(r *reader) {
 	c.checkRedaction(r)
 	c.checkConsumers(r)
 	c.checkInventory(r)
+	c.checkTriage(r)
+}
+
+func (c *Config) checkTriage(r *reader) {
+	for _, err := range split(c.Triage.Validate()) {
+		field, text, _ := strings.Cut(strings.TrimPrefix(err.Error(), "thresholds: "), ": ")
+		r.at("triage."+strings.ToLower(field[:1])+field[1:], text)
+	}
 }
 
 // checkInventory looks at the URL without showing any of it.

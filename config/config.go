@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/adapters/sqs"
+	"github.com/spillway-mq/spillway/triage"
 )
 
 // Broker is a kind of broker that a configuration can name by its URL.
@@ -51,7 +52,7 @@ func Brokers() []Broker {
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener(), section: rabbitMQSection},
 		{Name: "kafka", Opener: kafka.Opener()},
-		{Name: "sqs", Opener: sqs.Opener()},
+		{Name: "sqs", Opener: sqs.Opener(), section: sqsSection},
 	}
 }
 
@@ -63,6 +64,9 @@ type Config struct {
 	// RabbitMQ is what the file says about that broker. Its TLS, Dial, lanes and
 	// time-outs have no keys: set them here.
 	RabbitMQ rabbitmq.Config
+	// SQS is what the file says about that broker. Its AWS and HTTPClient have no
+	// keys: set them here.
+	SQS sqs.Config
 	// Spillway is what the file says about failures. Its Rules, Hooks and
 	// Logger have no keys: set them here.
 	Spillway spillway.Config
@@ -71,6 +75,8 @@ type Config struct {
 	Consumers []Consumer
 	// Inventory is where the command keeps dead letters. Applications need none.
 	Inventory Inventory
+	// Triage is how the command draws verdicts. Applications need none.
+	Triage Triage
 
 	file    string // what was read, for errors; may be empty
 	brokers []Broker
@@ -98,6 +104,14 @@ type Inventory struct {
 	// Author of decisions, where the command line names none. Empty means the
 	// user of the operating system.
 	Author string
+}
+
+// Triage is what verdicts on groups of dead letters depend on.
+type Triage struct {
+	triage.Thresholds
+	// MaxSignatures and MaxGroups are how many are told apart in a file; zero
+	// means the defaults of triage.Limits.
+	MaxSignatures, MaxGroups int
 }
 
 // DefaultInventory is a file in the working directory.
@@ -247,6 +261,19 @@ func (c *Config) Open(ctx context.Context) (*spillway.Spillway, error) {
 		openers = append(openers, c.opener(b))
 	}
 	return spillway.Open(ctx, string(c.BrokerURL), c.Spillway, openers...)
+}
+
+// Opener is that of the broker that BrokerURL names, told what the file says
+// about it: for spillway.Open with a Config of the caller's own.
+func (c *Config) Opener() (adapters.Opener, error) {
+	if err := c.needBroker(); err != nil {
+		return adapters.Opener{}, err
+	}
+	b, _, err := c.find()
+	if err != nil {
+		return adapters.Opener{}, fmt.Errorf("config: broker.url %w", err)
+	}
+	return c.opener(b), nil
 }
 
 // OpenBroker connects to the broker alone, for those who look after its

@@ -21,10 +21,13 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+	"github.com/spillway-mq/spillway/adapters/sqs"
+	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake"
 	"github.com/spillway-mq/spillway/config"
 	"github.com/spillway-mq/spillway/failure"
 	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/policy"
+	"github.com/spillway-mq/spillway/triage"
 )
 
 // parse reads a file in an environment.
@@ -51,6 +54,23 @@ broker:
     topics:
       orders.eu: {kind: queue, existing: true}
       refunds: {exchange: money}
+  sqs:
+    region: sa-east-1
+    endpoint: https://vpce-1.sqs.sa-east-1.vpce.amazonaws.com
+    account: 012345678901
+    prefix: prod-
+    queues: {orders: shop-orders, "https://sqs.eu-west-1.amazonaws.com/1/jobs": jobs}
+    verifyOnly: true
+    maxReceiveCount: 20
+    maxMessageBytes: 262144
+    relaxedFifo: true
+    visibility: 1m
+    maxLease: 1h
+    pollWait: 5s
+    batchSize: 10
+    maxDelay: 10m
+    requestTimeout: 3s
+    closeWait: 20s
 group: billing
 concurrency: 16
 retry: inPlace
@@ -111,6 +131,17 @@ inventory:
   keepOpen: 720h
   keepClosed: 24h
   author: ana
+triage:
+  handful: 3
+  share: 0.9
+  mixedShare: 0.4
+  short: 6h
+  manyDays: 3
+  manyEpisodes: 5
+  silence: 30m
+  density: 20
+  maxSignatures: 1000
+  maxGroups: 9000
 `
 
 func TestEveryKey(t *testing.T) {
@@ -170,6 +201,16 @@ func TestEveryKey(t *testing.T) {
 	if diff := cmp.Diff(rabbit, got.RabbitMQ); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	queues := sqs.Config{
+		Region: "sa-east-1", Endpoint: "https://vpce-1.sqs.sa-east-1.vpce.amazonaws.com", Account: "012345678901", Prefix: "prod-",
+		Queues:     map[string]string{"orders": "shop-orders", "https://sqs.eu-west-1.amazonaws.com/1/jobs": "jobs"},
+		VerifyOnly: true, MaxReceiveCount: 20, MaxMessageBytes: 256 << 10, RelaxedFIFO: true,
+		Visibility: time.Minute, MaxLease: time.Hour, PollWait: 5 * time.Second, BatchSize: 10, MaxDelay: 10 * time.Minute,
+		RequestTimeout: 3 * time.Second, CloseWait: 20 * time.Second,
+	}
+	if diff := cmp.Diff(queues, got.SQS); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	consumers := []config.Consumer{
 		{Topic: "orders", Group: "billing", Owner: "team-billing"},
 		{Topic: "orders", Group: "audit", Owner: "ana@example.com"},
@@ -179,6 +220,13 @@ func TestEveryKey(t *testing.T) {
 	}
 	inventory := config.Inventory{URL: "postgres://u:p@h/spillway", KeepOpen: 720 * time.Hour, KeepClosed: 24 * time.Hour, Author: "ana"}
 	if diff := cmp.Diff(inventory, got.Inventory); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	verdicts := config.Triage{
+		Thresholds:    triage.Thresholds{Handful: 3, Share: 0.9, MixedShare: 0.4, Short: 6 * time.Hour, ManyDays: 3, ManyEpisodes: 5, Silence: 30 * time.Minute, Density: 20},
+		MaxSignatures: 1000, MaxGroups: 9000,
+	}
+	if diff := cmp.Diff(verdicts, got.Triage); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if shown := fmt.Sprint(got.Inventory); strings.Contains(shown, "u:p@") {
@@ -303,11 +351,11 @@ handlers:
 spillway.yaml:2: grup: there is no such key; did you mean group?
 spillway.yaml:3: close_grace: there is no such key; did you mean closeGrace?
 spillway.yaml:4: transient: there is no such key here; did you mean policy.attempts.transient?
-spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
+spillway.yaml:5: something: there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory, triage
 spillway.yaml:8: policy.backof: there is no such key; did you mean backoff?
 spillway.yaml:9: policy.parking.deadlineWithoutReferense: there is no such key; did you mean deadlineWithoutReference?
 spillway.yaml:10: group: the key stands here twice, first in line 6
-spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory
+spillway.yaml:11: "": there is no such key; there are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory, triage
 spillway.yaml:12: a key must be a text, found a list
 spillway.yaml:14: merge keys (<<) are not supported
 spillway.yaml:16: handlers["charge"].attempts.transiet: there is no such key; did you mean transient?
@@ -424,7 +472,7 @@ spillway.yaml:3: the line is indented with a tab, which YAML does not allow: use
 spillway.yaml:2: this is no valid YAML: did not find expected ',' or ']'
 `,
 		},
-		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory\n"},
+		"a list":         {file: "- a\n", want: "\nspillway.yaml:1: expected a mapping, found a list: its keys are broker, group, concurrency, retry, closeGrace, consumerVersion, lastResort, policy, handlers, redaction, names, metadata, consumers, inventory, triage\n"},
 		"two documents":  {file: "group: a\n---\ngroup: b\n", want: "\nspillway.yaml: there is more than one document: leave out what follows the line ---\n"},
 		"unknown anchor": {file: "group: a\nretry: *hunter2\n", want: "\nspillway.yaml:2: this is no valid YAML: what begins with * refers to an anchor, and there is none of that name; a text that begins with * needs quotes\n"},
 		"broker":         {file: "broker: {url: \"memry://\"}", want: "\nspillway.yaml:1: broker.url: must begin with one of memory://, amqp://, amqps://, kafka://, kafkas://, sqs://; did you mean memory://?\n"},
@@ -446,7 +494,7 @@ broker:
 `,
 			environ: []string{"SPILLWAY_BROKER_RABBITMQ_PREFIX=" + strings.Repeat("p", 250)},
 			want: `
-spillway.yaml:3: broker.kafka: there is no such key; there are url, rabbitmq
+spillway.yaml:3: broker.kafka: there is no such key; there are url, rabbitmq, sqs
 spillway.yaml:5: broker.rabbitmq.prefix: expected a text, found a list
 spillway.yaml:6: broker.rabbitmq.verifyonly: there is no such key; did you mean verifyOnly?
 spillway.yaml:7: broker.rabbitmq.deliveryLimit: expected a whole number such as 3, found the number 0: it must be above zero; leave the key out for the default
@@ -459,8 +507,49 @@ spillway.yaml:14: broker.rabbitmq.topics["jobs of \"ana\""].queue: must not cont
 SPILLWAY_BROKER_RABBITMQ_PREFIX: broker.rabbitmq.prefix: makes names that cannot be: the queue name "pppppppppppppppppppppppppppppppppppppppp"… has 264 bytes, and AMQP allows 255
 `,
 		},
+		"section of SQS": {
+			file: `
+broker:
+  sqs:
+    accessKeyId: AKIAIOSFODNN7EXAMPLE
+    endpoint: https://key:hunter2@host/
+    account: 1234
+    prefix: prod/
+    queues:
+      orders: orders dlq
+      jobs:
+      "": x
+    maxReceiveCount: 3
+    visibility: 1s
+    pollWait: 30s
+    batchSize: 11
+    relaxedFIFO: true
+`,
+			environ: []string{"SPILLWAY_BROKER_SQS_CLOSE_WAIT=2h", "SPILLWAY_BROKER_SQS_REGION=EU (Ireland)"},
+			want: `
+spillway.yaml:4: broker.sqs.accessKeyId: there is no such key; there are region, endpoint, account, prefix, queues, verifyOnly, maxReceiveCount, maxMessageBytes, relaxedFifo, visibility, maxLease, pollWait, batchSize, maxDelay, requestTimeout, closeWait
+spillway.yaml:5: broker.sqs.endpoint: must have the form https://host, with nothing else: credentials are found by the AWS SDK
+spillway.yaml:6: broker.sqs.account: must have 12 digits
+spillway.yaml:7: broker.sqs.prefix: must have at most 40 letters, digits, hyphens and underscores
+spillway.yaml:9: broker.sqs.queues["orders"]: is no name: queue name "orders dlq": SQS allows 1 to 80 letters, digits, hyphens and underscores, and .fifo at the end
+spillway.yaml:10: broker.sqs.queues["jobs"]: the entry is empty
+spillway.yaml:11: broker.sqs.queues: an entry has no name
+spillway.yaml:12: broker.sqs.maxReceiveCount: must be between 5 and 1000, is 3: the chain must get to act first
+spillway.yaml:13: broker.sqs.visibility: must be between 2s and 12h0m0s, is 1s
+spillway.yaml:14: broker.sqs.pollWait: must be between 1s and 20s, is 30s
+spillway.yaml:15: broker.sqs.batchSize: must be between 1 and 10, is 11
+spillway.yaml:16: broker.sqs.relaxedFIFO: there is no such key; did you mean relaxedFifo?
+SPILLWAY_BROKER_SQS_CLOSE_WAIT: broker.sqs.closeWait: must be between 0s and 1h0m0s, is 2h0m0s
+SPILLWAY_BROKER_SQS_REGION: broker.sqs.region: must be the name of one, such as eu-west-1
+`,
+		},
 		"inventory": {file: "inventory: {url: \"mysql://u:hunter2@h/d\", payloads: keep, keepOpen: 24h}", want: "\nspillway.yaml:1: inventory.url: must be the path of a file, or begin with postgres:// or sqlite://\n" +
 			"spillway.yaml:1: inventory.keepOpen: has no effect while inventory.payloads is keep: leave one of them out\n"},
+		"triage": {file: "triage: {share: 1.5, mixedShare: 2, manyDays: 1, silence: 5s, density: 0.5, maxGroups: 0}", want: "\n" +
+			"spillway.yaml:1: triage.maxGroups: expected a whole number such as 3, found the number 0: it must be above zero; leave the key out for the default\n" +
+			"spillway.yaml:1: triage.share: 1.5, want more than 0 and at most 1\nspillway.yaml:1: triage.mixedShare: 2, want more than 0 and at most Share\n" +
+			"spillway.yaml:1: triage.manyDays: 1, want 2 or more\nspillway.yaml:1: triage.silence: 5s, want 1m0s or more\n" +
+			"spillway.yaml:1: triage.density: 0.5, want 1 or more\n"},
 		"inventory expansion": {file: "inventory: {url: \"postgres://u:${P}@h/d\"}", want: "\nspillway.yaml:1: inventory.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_INVENTORY_URL\n"},
 		"expansion":           {file: "broker: {url: \"memory://${PASSWORD}@x\"}", want: "\nspillway.yaml:1: broker.url: it holds ${, but nothing is expanded in this file: set the whole URL in SPILLWAY_BROKER_URL\n"},
 	} {
@@ -499,6 +588,12 @@ func TestSecretsStaySecret(t *testing.T) {
 		"broker: {rabbitmq: {management: 'http://u:hunter2@h:1'}}",
 		"broker: {rabbitmq: {management: 'h:hunter2'}}",
 		"broker: {rabbitmq: {minDelay: 'amqp://u:hunter2@h/'}}",
+		"broker: {sqs: {endpoint: 'https://key:hunter2@h/'}}",
+		"broker: {sqs: {endpoint: 'hunter2'}}",
+		"broker: {sqs: {account: 'hunter2'}}",
+		"broker: {sqs: {region: 'https://key:hunter2@h/'}}",
+		"broker: {sqs: {prefix: 'https://key:hunter2@h/'}}",
+		"broker: {sqs: {secretAccessKey: 'hunter2'}}",
 		"concurrency: 'amqp://u:hunter2@h/'",
 		"closeGrace: amqp://u:hunter2@h/",
 		"'amqp://u:hunter2@h/': x",
@@ -706,6 +801,38 @@ func TestSectionsOfBrokersReachThem(t *testing.T) {
 	broker, err := c.OpenBroker(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := broker.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The section of SQS reaches it; what the URL says comes before.
+func TestSectionOfSQSReachesIt(t *testing.T) {
+	t.Parallel()
+	fake := sqsfake.New(sqsfake.Config{Region: "sa-east-1"})
+	defer fake.Close()
+	c, err := parse(t, "broker: {url: 'sqs://key:secret@?visibility=45s', sqs: {region: sa-east-1, prefix: prod-, visibility: 20s, maxReceiveCount: 7}}",
+		"SPILLWAY_BROKER_SQS_QUEUES=orders.billing.dlq:orders-dead, orders.billing.retry:again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SQS.HTTPClient = fake.Client()
+	broker, err := c.OpenBroker(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Ensure(t.Context(), adapters.Consumer{Topic: "orders", Group: "billing", Concurrency: 1}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"again", "orders-dead", "prod-orders", "prod-orders_billing_parking", "prod-orders_billing_suspect"}
+	if diff := cmp.Diff(want, fake.Queues()); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+	for _, call := range fake.Calls("CreateQueue") {
+		if !strings.Contains(string(call.Input), `"VisibilityTimeout":"45"`) {
+			t.Errorf("%s", call.Input)
+		}
 	}
 	if err := broker.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -26,7 +26,7 @@
 // Every key whose value is a single one, or a list of texts, has a variable
 // that overrides the file: its path in capitals behind SPILLWAY_, so that
 // policy.attempts.transient is SPILLWAY_POLICY_ATTEMPTS_TRANSIENT. Lists are
-// written with commas. An empty variable counts as not set. The entries of
+// written with commas, and maps to texts as NAME:TEXT,NAME:TEXT. An empty variable counts as not set. The entries of
 // policy.classes, handlers and consumers have no variables.
 //
 // Values of the file are taken as they are: nothing in them is expanded. A

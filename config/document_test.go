@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
+	"github.com/spillway-mq/spillway/adapters/sqs"
 	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/policy"
 )
@@ -121,6 +122,9 @@ func TestDefaultsAreTrue(t *testing.T) {
 	rabbit.Topic = rabbitmq.Topic{} // its defaults are those of its templates
 	if diff := cmp.Diff(rabbitmq.Config{}.WithDefaults(), rabbit.WithDefaults(), cmpopts.IgnoreFields(rabbitmq.Config{}, "Dial")); diff != "" || rabbit.Prefix == "" {
 		t.Errorf("rabbitmq (-code +page):\n%s", diff)
+	}
+	if diff := cmp.Diff(sqs.Config{}.WithDefaults(), c.SQS, cmpopts.IgnoreFields(sqs.Config{}, "AWS", "HTTPClient")); diff != "" {
+		t.Errorf("sqs (-code +page):\n%s", diff)
 	}
 	// These two are documented at spillway.Config.
 	if c.Spillway.Concurrency != 1 || c.Spillway.CloseGrace != 20*time.Second {

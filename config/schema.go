@@ -55,6 +55,18 @@ func (c *Config) schema() object {
 			{"keepClosed", "How long after a dead letter was closed.", "360h", duration(&c.Inventory.KeepClosed)},
 			{"author", "Who decides, where the command line does not say.", "the user of the system", text(&c.Inventory.Author)},
 		}},
+		{"triage", "What the verdicts of the command `spillway` depend on; `spillway triage --explain` prints what they mean. Its flags come before these. An application needs none.", "", object{
+			{"handful", "As many messages or fewer are isolated.", "5", whole(&c.Triage.Handful)},
+			{"share", "The part that one episode holds in an incident.", "0.95", number(&c.Triage.Share)},
+			{"mixedShare", "The part that it holds at least where others are mixed in.", "0.5", number(&c.Triage.MixedShare)},
+			{"short", "An incident lasts no longer.", "12h", duration(&c.Triage.Short)},
+			{"manyDays", "Failures on so many days or more are structural.", "4", whole(&c.Triage.ManyDays)},
+			{"manyEpisodes", "Failures in so many episodes or more are structural.", "4", whole(&c.Triage.ManyEpisodes)},
+			{"silence", "A silence that is not longer ends no episode.", "1h", duration(&c.Triage.Silence)},
+			{"density", "Nor does one that is not as many times longer than the usual one.", "10", number(&c.Triage.Density)},
+			{"maxSignatures", "How many signatures of a consumer are told apart in a file; further ones are counted as `(overflow)`.", "500", whole(&c.Triage.MaxSignatures)},
+			{"maxGroups", "How many groups are told apart in a file.", "5000", whole(&c.Triage.MaxGroups)},
+		}},
 	}
 }
 

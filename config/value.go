@@ -218,6 +218,52 @@ func (l list[T]) set(s string) error {
 	return nil
 }
 
+// named is a map from names to texts.
+type named struct{ to *map[string]string }
+
+func textsBy(to *map[string]string) named { return named{to} }
+
+func (named) kind() string { return "a mapping from names to texts" }
+
+func (m named) read(r *reader, path string, n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		r.expected(path, n, m.kind(), "")
+		return
+	}
+	got := map[string]string{}
+	for key, node := range r.pairs(path, n) {
+		at := fmt.Sprintf("%s[%s]", path, strconv.Quote(key.Value))
+		if key.Value == "" {
+			r.problem(path, key, "an entry has no name")
+			continue
+		}
+		r.mark(at, key)
+		if node = r.resolve(at, node); node == nil {
+			r.problem(at, key, "the entry is empty")
+			continue
+		}
+		var value string
+		text(&value).read(r, at, node)
+		got[key.Value] = value
+	}
+	*m.to = got
+}
+
+// set reads NAME:TEXT with commas. The last colon separates.
+func (m named) set(s string) error {
+	got := map[string]string{}
+	for item := range strings.SplitSeq(s, ",") {
+		item = strings.TrimSpace(item)
+		i := strings.LastIndexByte(item, ':')
+		if i < 1 || i == len(item)-1 {
+			return errors.New("an entry has the form NAME:TEXT, and commas stand between entries")
+		}
+		got[item[:i]] = item[i+1:]
+	}
+	*m.to = got
+	return nil
+}
+
 // collection is a value whose entries are objects.
 type collection interface {
 	value

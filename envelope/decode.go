@@ -13,6 +13,13 @@ import (
 	"github.com/spillway-mq/spillway/failure"
 )
 
+// ErrUnknownForm says that what [DecodeDeadLetter] got is a JSON object, but a
+// dead letter in none of its forms.
+var ErrUnknownForm = errors.New("dead letter: neither failedMessage nor payload, errorClass or errorMessage: want " +
+	"{deadLetterId, failedMessage{...}, failure{...}, ...}, " +
+	"{payload, errorClass, errorMessage, consumerVersion, traceId, attempts, firstAttemptAt, deadLetteredAt} or " +
+	"{failedMessage, failure{code, message, attempts, failedAt}, source}")
+
 // DecodeDeadLetter reads one dead letter from JSON, in any of these forms:
 //
 //   - Spillway's own, which has deadLetterId and failedMessage, as
@@ -29,7 +36,7 @@ import (
 // nature unknown; no id is made up for it.
 //
 // Numbers may be given as text, and text as numbers. Fields that are not known
-// are ignored. The error names every field that is wrong, never its value.
+// are ignored. The error is [ErrUnknownForm], or names every field that is wrong, never its value.
 // Texts are neither cut nor redacted: redact first, and then use [ErrorText].
 func DecodeDeadLetter(data []byte) (DeadLetter, error) {
 	var fields map[string]json.RawMessage
@@ -51,10 +58,7 @@ func DecodeDeadLetter(data []byte) (DeadLetter, error) {
 	case o.has("payload"), o.has("payloadBase64"), o.has("errorClass"), o.has("errorMessage"):
 		d = o.flat()
 	default:
-		return DeadLetter{}, errors.New("dead letter: neither failedMessage nor payload, errorClass or errorMessage: want " +
-			"{deadLetterId, failedMessage{...}, failure{...}, ...}, " +
-			"{payload, errorClass, errorMessage, consumerVersion, traceId, attempts, firstAttemptAt, deadLetteredAt} or " +
-			"{failedMessage, failure{code, message, attempts, failedAt}, source}")
+		return DeadLetter{}, ErrUnknownForm
 	}
 	if len(errs) > 0 {
 		return DeadLetter{}, fmt.Errorf("dead letter: %w", errors.Join(errs...))

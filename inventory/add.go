@@ -67,7 +67,11 @@ func many(statement string, n int) string {
 // duplicate. On return it is committed.
 func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 	now := time.Now()
-	rows, err := rowsOf(b.Items, now, b.LeaveOut)
+	signing, err := s.signing(ctx)
+	if err != nil {
+		return Added{}, fmt.Errorf("inventory: add: %w", err)
+	}
+	rows, err := rowsOf(b.Items, now, b.LeaveOut, signing)
 	if err != nil {
 		return Added{}, fmt.Errorf("inventory: add: %w", err)
 	}
@@ -105,12 +109,12 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 }
 
 // rowsOf encodes on all processors: it costs about as much as the database.
-func rowsOf(items []Item, now time.Time, leaveOut bool) ([]*row, error) {
+func rowsOf(items []Item, now time.Time, leaveOut bool, signing signing) ([]*row, error) {
 	rows := make([]row, len(items))
 	pointers := make([]*row, len(items))
 	errs := make([]error, len(items))
 	inParts(len(items), func(i int) {
-		rows[i], errs[i] = rowOf(&items[i], now)
+		rows[i], errs[i] = rowOf(&items[i], now, signing)
 		if leaveOut {
 			rows[i].leaveOut()
 		}
@@ -393,6 +397,12 @@ func (t *tx) closeLate(ctx context.Context, group string, rows []*row) (map[*row
 	if err != nil || d == nil {
 		return nil, err
 	}
+	if d.Group != group { // it was about what is a part of the group now, or all of it
+		var merged int
+		if err := t.row(ctx, `SELECT merged FROM successors WHERE old_group = ? AND group_id = ?`, d.Group, group).Scan(&merged); err != nil || merged != 0 {
+			return nil, err
+		}
+	}
 	late := map[*row]bool{}
 	for _, r := range rows {
 		if r.failed > nanos(d.At) {
@@ -410,7 +420,7 @@ func (t *tx) closeLate(ctx context.Context, group string, rows []*row) (map[*row
 	if len(late) == 0 {
 		return nil, nil
 	}
-	a, err := t.closed(ctx, d.Seq)
+	a, err := t.closed(ctx, d.Seq, group)
 	if err != nil {
 		return nil, err
 	}
@@ -436,7 +446,7 @@ func (t *tx) aggregate(ctx context.Context, id string) (*triage.Aggregate, error
 	return decodeAggregate(text)
 }
 
-// Quarantined is a record that could not be decoded.
+// Quarantined is a record that could not be stored as a dead letter.
 type Quarantined struct {
 	Seq    int64 // set by the inventory
 	Copies int   // set by the inventory: how many records are like this one in every byte

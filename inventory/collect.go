@@ -59,6 +59,9 @@ type StreamProgress struct {
 	Stream string
 	Read   int64 // records, removed from the stream, or looked at
 	Added        // of them
+	// Unknown are those of Read in no form that is known: dead letters of class
+	// unknown.
+	Unknown int64
 	// Remaining is how many lie in the stream; -1 where the broker does not say.
 	Remaining int64
 }
@@ -68,6 +71,7 @@ func (p Progress) Total() StreamProgress {
 	var t StreamProgress
 	for _, s := range p.Streams {
 		t.Read += s.Read
+		t.Unknown += s.Unknown
 		t.Added.add(s.Added)
 		if s.Remaining < 0 || t.Remaining < 0 {
 			t.Remaining = -1
@@ -81,9 +85,11 @@ func (p Progress) Total() StreamProgress {
 // atOnce is how many streams are read at a time.
 const atOnce = 4
 
-// Collect empties dead letter streams into the inventory, until they are empty
+// Collect signs anew what earlier rules have signed, as [Store.Resign] does, and
+// empties dead letter streams into the inventory, until they are empty
 // or, with Follow, until ctx ends, which is no error then. A record is removed
-// from its stream after it was committed. What cannot be decoded goes to the
+// from its stream after it was committed. What is in no form that is known is a
+// dead letter of class unknown; what cannot be stored as one goes to the
 // quarantine. The result is also valid with an error.
 func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg CollectConfig) (Progress, error) {
 	if len(cfg.Streams) == 0 {
@@ -105,9 +111,16 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now()}
+	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now(), copies: make([]copies, len(cfg.Streams))}
 	for _, stream := range cfg.Streams {
 		c.streams = append(c.streams, StreamProgress{Stream: stream, Remaining: -1})
+	}
+	// What was signed by earlier rules would stand beside its like. Looking only
+	// changes nothing.
+	if !cfg.Peek {
+		if _, err := s.Resign(ctx, false); err != nil {
+			return c.progress(), err
+		}
 	}
 	err := c.run(ctx)
 	if auditErr := c.audit(context.WithoutCancel(ctx)); err == nil {
@@ -123,6 +136,8 @@ type collector struct {
 	peeker adapters.Peeker
 	cfg    CollectConfig
 	begun  time.Time
+
+	copies []copies // of each stream
 
 	mu      sync.Mutex
 	streams []StreamProgress
@@ -197,8 +212,11 @@ func (c *collector) drain(ctx context.Context, i int) error {
 	stream := c.cfg.Streams[i]
 	counter, counts := c.broker.(adapters.Counter)
 	var counted time.Time
+	seen := &c.copies[i]
 	take := func(ctx context.Context, records []adapters.Record) error {
-		added, err := c.take(ctx, stream, records)
+		items, unknown := c.decode(stream, records)
+		seen.number(items)
+		added, err := c.take(ctx, stream, items)
 		if err != nil {
 			return err
 		}
@@ -210,7 +228,7 @@ func (c *collector) drain(ctx context.Context, i int) error {
 				remaining = n
 			}
 		}
-		c.note(i, len(records), added, remaining)
+		c.note(i, len(records), unknown, added, remaining)
 		return nil
 	}
 	var err error
@@ -224,9 +242,10 @@ func (c *collector) drain(ctx context.Context, i int) error {
 		})
 	}
 	if err != nil {
+		seen.takeBack()
 		return fmt.Errorf("inventory: collect %s: %w", stream, err)
 	}
-	c.note(i, 0, Added{}, 0)
+	c.note(i, 0, 0, Added{}, 0)
 	return nil
 }
 
@@ -250,10 +269,11 @@ func (c *collector) peek(ctx context.Context, stream string, take func(context.C
 
 // note counts a batch and reports it. A remaining of -1 is not known now, and
 // is then what it was without this batch.
-func (c *collector) note(i, read int, added Added, remaining int64) {
+func (c *collector) note(i, read, unknown int, added Added, remaining int64) {
 	c.mu.Lock()
 	p := &c.streams[i]
 	p.Read += int64(read)
+	p.Unknown += int64(unknown)
 	p.Added.add(added)
 	if remaining < 0 && p.Remaining >= 0 {
 		remaining = max(0, p.Remaining-int64(read))
@@ -267,15 +287,15 @@ func (c *collector) note(i, read int, added Added, remaining int64) {
 	}
 }
 
-// take stores records. A record that the database refuses whatever is tried
-// goes to the quarantine, alone.
-func (c *collector) take(ctx context.Context, stream string, records []adapters.Record) (Added, error) {
+// take stores records. One that the database refuses whatever is tried goes to
+// the quarantine, alone.
+func (c *collector) take(ctx context.Context, stream string, records []decoded) (Added, error) {
 	added, err := c.store.Add(ctx, c.batch(stream, records))
 	if err == nil || !c.store.dialect.refuses(err) {
 		return added, err
 	}
 	if len(records) == 1 {
-		return c.store.Add(ctx, Batch{Quarantine: []Quarantined{{Stream: stream, Cause: err.Error(), Record: records[0]}}})
+		return c.store.Add(ctx, Batch{Quarantine: []Quarantined{{Stream: stream, Cause: err.Error(), Record: records[0].record}}})
 	}
 	half := len(records) / 2
 	added, err = c.take(ctx, stream, records[:half])
@@ -287,42 +307,98 @@ func (c *collector) take(ctx context.Context, stream string, records []adapters.
 	return added, err
 }
 
-func (c *collector) batch(stream string, records []adapters.Record) Batch {
+// decoded is a record that was drained, and the dead letter that it is.
+type decoded struct {
+	record adapters.Record
+	letter envelope.DeadLetter
+	err    error // why it is none
+}
+
+// decode decodes records, and says how many are in no form that is known.
+func (c *collector) decode(stream string, records []adapters.Record) (all []decoded, unknown int) {
 	from := foreign.From{Broker: c.broker.Capabilities().Broker, Stream: stream, Names: c.cfg.Names, Redactor: c.cfg.Redactor}
-	type decoded struct {
-		d   envelope.DeadLetter
-		err error
+	all = make([]decoded, len(records))
+	formats := make([]foreign.Format, len(records))
+	inParts(len(records), func(i int) {
+		all[i].record = records[i]
+		all[i].letter, formats[i], all[i].err = Decode(records[i], from)
+	})
+	for i := range formats {
+		if all[i].err == nil && formats[i] == foreign.FormatUnknown {
+			unknown++
+		}
 	}
-	all := make([]decoded, len(records))
-	inParts(len(records), func(i int) { all[i].d, all[i].err = Decode(records[i], from) })
+	return all, unknown
+}
+
+func (c *collector) batch(stream string, records []decoded) Batch {
 	b := Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
-	for i, r := range records {
-		if err := all[i].err; err != nil {
-			r.Native = nil
-			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: err.Error(), Record: r})
+	for _, r := range records {
+		if r.err != nil {
+			r.record.Native = nil
+			b.Quarantine = append(b.Quarantine, Quarantined{Stream: stream, Cause: r.err.Error(), Record: r.record})
 			continue
 		}
-		b.Items = append(b.Items, Item{DeadLetter: all[i].d, Stream: stream, At: r.Position.Timestamp})
+		b.Items = append(b.Items, Item{DeadLetter: r.letter, Stream: stream, At: r.record.Position.Timestamp})
 	}
 	return b
 }
 
+// copies numbers the records of a stream that have neither message id nor
+// position and are equal in every byte: to hand out two, the broker must have
+// two. The second one gets an id of its own, which is the same one when the two
+// are read again after a crash.
+type copies struct {
+	seen map[string]int
+	last []string // ids of the latest batch
+}
+
+// maxCopies bounds what is remembered. What is forgotten counts as one with its
+// copy, as across two runs.
+const maxCopies = 1 << 17
+
+func (c *copies) number(records []decoded) {
+	c.last = c.last[:0]
+	if c.seen == nil || len(c.seen) > maxCopies {
+		c.seen = map[string]int{}
+	}
+	for i := range records {
+		r := &records[i]
+		if r.err != nil || !foreign.IsAnonymous(r.record) {
+			continue
+		}
+		id := r.letter.ID
+		n := c.seen[id]
+		c.seen[id]++
+		c.last = append(c.last, id)
+		if n > 0 {
+			r.letter.ID = envelope.DeadLetterID(envelope.State{}, fmt.Sprint(id, " ", n), nil)
+		}
+	}
+}
+
+// takeBack forgets the latest batch, which comes again after an error.
+func (c *copies) takeBack() {
+	for _, id := range c.last {
+		c.seen[id]--
+	}
+	c.last = nil
+}
+
 // Decode reads a record of a dead letter stream, in all forms that package
-// foreign knows. It fails where there is no evidence that anything failed.
-func Decode(r adapters.Record, from foreign.From) (d envelope.DeadLetter, err error) {
+// foreign knows, and gives it an id. What is in none of them has class unknown.
+// It fails only where decoding panics.
+func Decode(r adapters.Record, from foreign.From) (d envelope.DeadLetter, format foreign.Format, err error) {
 	defer func() {
 		if p := recover(); p != nil { // one record must not stop the others
 			err = fmt.Errorf("decoding it panicked: %v", p)
 		}
 	}()
-	d, format := foreign.Decode(r, from)
-	if format == foreign.FormatUnknown {
-		return envelope.DeadLetter{}, errors.New("it is in no form that is known: neither headers nor body say that anything failed")
-	}
+	d, format = foreign.Decode(r, from)
 	if d.ID == "" {
 		d.ID = envelope.DeadLetterID(envelope.State{}, "", nil) // drawn
 	}
-	return d, nil
+	return d, format, nil
 }
 
 // audit writes what was collected from each stream.
@@ -337,7 +413,7 @@ func (c *collector) audit(ctx context.Context) error {
 		}
 		err := c.store.Record(ctx, AuditEntry{
 			Author: c.cfg.Author, Action: action, Target: p.Stream, Total: int64(p.New),
-			Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d}`, p.Read, p.New, p.Duplicates, p.Quarantined),
+			Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d,"unknown":%d}`, p.Read, p.New, p.Duplicates, p.Quarantined, p.Unknown),
 		})
 		if err != nil {
 			return err

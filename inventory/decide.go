@@ -246,7 +246,7 @@ func (t *tx) setClosed(ctx context.Context, seq int64, group string, a *triage.A
 	text, err := encodeAggregate(a)
 	if err == nil {
 		_, err = t.exec(ctx, `INSERT INTO closed_aggregates (decision, group_id, aggregate) VALUES (?, ?, ?)
-			ON CONFLICT (decision) DO UPDATE SET aggregate = excluded.aggregate`, seq, group, text)
+			ON CONFLICT (decision, group_id) DO UPDATE SET aggregate = excluded.aggregate`, seq, group, text)
 	}
 	return err
 }
@@ -259,10 +259,14 @@ func encodeAggregate(a *triage.Aggregate) (string, error) {
 	return string(text), err
 }
 
-// closed returns what a decision has closed.
-func (t *tx) closed(ctx context.Context, seq int64) (*triage.Aggregate, error) {
+// closed returns what a decision has closed of a group, or nil for nothing.
+func (t *tx) closed(ctx context.Context, seq int64, group string) (*triage.Aggregate, error) {
 	var text string
-	if err := t.row(ctx, `SELECT aggregate FROM closed_aggregates WHERE decision = ?`+t.s.dialect.forUpdate, seq).Scan(&text); err != nil {
+	err := t.row(ctx, `SELECT aggregate FROM closed_aggregates WHERE decision = ? AND group_id = ?`+t.s.dialect.forUpdate, seq, group).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return decodeAggregate(text)
@@ -276,34 +280,58 @@ func (t *tx) reopen(ctx context.Context, g Group, d Decision, now time.Time) (Di
 	if latest == nil {
 		return Disposition{}, fmt.Errorf("%w: it is not closed", ErrRefused)
 	}
-	n, err := t.exec(ctx, `UPDATE dead_letters SET state = 'open', closed_at = 0, closed_by = 0 WHERE group_id = ? AND closed_by = ?`, g.ID, latest.Seq)
+	n, err := t.exec(ctx, `UPDATE dead_letters SET state = 'open', closed_at = 0, closed_by = 0 WHERE closed_by = ?`, latest.Seq)
 	if err != nil {
 		return Disposition{}, err
 	}
-	a, err := t.closed(ctx, latest.Seq)
+	// What it closed may be in several groups since then.
+	all := g.none()
+	groups, err := t.texts(ctx, `SELECT group_id FROM closed_aggregates WHERE decision = ? ORDER BY group_id`, latest.Seq)
 	if err != nil {
 		return Disposition{}, err
 	}
-	if a == nil {
-		a = g.none()
-	}
-	done, err := t.decision(ctx, g, d, Disposition{Action: ActionReopen, At: now, Reason: latest.Reason, Affected: n, Of: latest.Seq}, a)
-	if err != nil {
-		return Disposition{}, err
+	for _, id := range groups {
+		a, err := t.closed(ctx, latest.Seq, id)
+		if err != nil {
+			return Disposition{}, err
+		}
+		if a == nil {
+			continue
+		}
+		of, err := t.lockGroup(ctx, id)
+		if err != nil {
+			return Disposition{}, err
+		}
+		all.Merge(a)
+		of.Aggregate.Merge(a)
+		if err := t.setOpen(ctx, id, of.Open+a.Count, of.Aggregate); err != nil {
+			return Disposition{}, err
+		}
 	}
 	if _, err := t.exec(ctx, `DELETE FROM closed_aggregates WHERE decision = ?`, latest.Seq); err != nil {
 		return Disposition{}, err
 	}
-	open := g.Aggregate
-	open.Merge(a)
-	return done, t.setOpen(ctx, g.ID, g.Open+n, open)
+	return t.decision(ctx, g, d, Disposition{Action: ActionReopen, At: now, Reason: latest.Reason, Affected: n, Of: latest.Seq}, all)
 }
 
-// closing is the latest closing of a group that was not taken back, or nil.
+// texts returns a column.
+func (t *tx) texts(ctx context.Context, query string, args ...any) (all []string, err error) {
+	rows, err := t.query(ctx, query, args...)
+	return all, each(rows, err, func(scan func(...any) error) error {
+		var text string
+		err := scan(&text)
+		all = append(all, text)
+		return err
+	})
+}
+
+// closing is the latest closing of a group, or of one that it comes from, that
+// was not taken back, or nil.
 // That nobody decided in time is none: it says nothing of what comes later.
 func (t *tx) closing(ctx context.Context, group string) (*Disposition, error) {
-	rows, err := t.query(ctx, `SELECT `+decisionColumns+` FROM decisions d WHERE group_id = ? AND action = 'close' AND reason <> 'expired'
-		AND NOT EXISTS (SELECT 1 FROM decisions r WHERE r.takes_back = d.seq) ORDER BY seq DESC LIMIT 1`, group)
+	rows, err := t.query(ctx, `SELECT `+decisionColumns+` FROM decisions d
+		WHERE (group_id = ? OR group_id IN (SELECT old_group FROM successors WHERE successors.group_id = ?)) AND action = 'close' AND reason <> 'expired'
+		AND NOT EXISTS (SELECT 1 FROM decisions r WHERE r.takes_back = d.seq) ORDER BY seq DESC LIMIT 1`, group, group)
 	all, err := scanDecisions(rows, err)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -327,7 +355,8 @@ func scanDecisions(rows *sql.Rows, err error) (all []Disposition, _ error) {
 	return all, err
 }
 
-// DispositionFilter selects decisions. Its zero value selects all.
+// DispositionFilter selects decisions. Its zero value selects all. Those about
+// groups that a group comes from are about it, too.
 type DispositionFilter struct {
 	Group       string // an id, whole
 	Class       string // with SignatureID, of all versions of a consumer
@@ -340,10 +369,12 @@ func (s *Store) Dispositions(ctx context.Context, f DispositionFilter) ([]Dispos
 	var parts []string
 	var args []any
 	if f.Group != "" {
-		parts, args = append(parts, "group_id = ?"), append(args, f.Group)
+		parts = append(parts, "(group_id = ? OR group_id IN (SELECT old_group FROM successors WHERE successors.group_id = ?))")
+		args = append(args, f.Group, f.Group)
 	}
 	if f.SignatureID != "" {
-		parts, args = append(parts, "class = ?", "signature_id = ?"), append(args, f.Class, f.SignatureID)
+		parts = append(parts, "class = ?", "(signature_id = ? OR signature_id IN (SELECT old_signature_id FROM successors WHERE class = ? AND successors.signature_id = ?))")
+		args = append(args, f.Class, f.SignatureID, f.Class, f.SignatureID)
 	}
 	if !f.Since.IsZero() {
 		parts, args = append(parts, "at >= ?"), append(args, nanos(f.Since))
@@ -381,7 +412,11 @@ func (s *Store) Standings(ctx context.Context, groups []Group) (map[string]Stand
 	if err != nil {
 		return nil, fmt.Errorf("inventory: standings: %w", err)
 	}
-	h := newHistory(all, sightings)
+	became, err := s.successors(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inventory: standings: %w", err)
+	}
+	h := newHistory(all, sightings, became)
 	now := time.Now()
 	standings := make(map[string]Standing, len(groups))
 	for _, g := range groups {
@@ -401,19 +436,27 @@ type history struct {
 	sightings map[sighting]time.Time
 }
 
-func newHistory(latestFirst []Disposition, sightings map[sighting]time.Time) history {
+func newHistory(latestFirst []Disposition, sightings map[sighting]time.Time, became successors) history {
 	h := history{map[cause]*Disposition{}, map[string]*Disposition{}, sightings}
 	takenBack := map[int64]bool{}
 	for i := range latestFirst {
 		d := &latestFirst[i]
-		c := cause{d.Class, d.SignatureID}
 		switch {
 		case d.Action == ActionReopen:
 			takenBack[d.Of] = true
-		case d.Action == ActionMute && h.mutes[d.Group] == nil:
-			h.mutes[d.Group] = d
-		case d.Action == ActionClose && !takenBack[d.Seq] && d.Reason != ReasonExpired && h.closings[c] == nil:
-			h.closings[c] = d
+		case d.Action == ActionMute:
+			for _, group := range append(became.groups[d.Group], d.Group) {
+				if h.mutes[group] == nil {
+					h.mutes[group] = d
+				}
+			}
+		case d.Action == ActionClose && !takenBack[d.Seq] && d.Reason != ReasonExpired:
+			c := cause{d.Class, d.SignatureID}
+			for _, c := range append(became.causes[c], c) {
+				if h.closings[c] == nil {
+					h.closings[c] = d
+				}
+			}
 		}
 	}
 	return h

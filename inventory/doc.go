@@ -16,8 +16,9 @@
 // one id but not the same content are kept both: the later one gets an id of
 // its own, with a tilde in it.
 //
-// What cannot be decoded is not lost and stops nothing: it is kept as it came,
-// in the quarantine.
+// What is in no form that is known is a dead letter of class unknown, and what
+// cannot be stored as a dead letter is not lost and stops nothing: it is kept as
+// it came, in the quarantine.
 //
 // # Ordering
 //

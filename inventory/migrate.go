@@ -17,7 +17,7 @@ type migration struct {
 }
 
 // migrations[0] leads from nothing to version 1.
-var migrations = []migration{version1, version2}
+var migrations = []migration{version1, version2, version3}
 
 var version1 = migration{
 	common: `
@@ -158,6 +158,55 @@ CREATE TRIGGER decisions_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(AB
 	postgres: `
 CREATE TRIGGER decisions_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON decisions
 	FOR EACH STATEMENT EXECUTE FUNCTION spillway_append_only();
+`,
+}
+
+// Version 3 has groups that become others: the rules of signatures change, and
+// people overrule them.
+var version3 = migration{
+	common: `
+-- What became of groups whose dead letters were signed anew, also over several
+-- steps.
+CREATE TABLE successors (
+	old_group        TEXT NOT NULL,
+	group_id         TEXT NOT NULL,
+	class            TEXT NOT NULL,
+	old_signature_id TEXT NOT NULL,
+	signature_id     TEXT NOT NULL,
+	merged           BIGINT NOT NULL, -- 1 if others are in the group, too
+	PRIMARY KEY (old_group, group_id)
+);
+CREATE INDEX successors_group ON successors (group_id);
+
+-- Signatures that a person overrules. They are known by a text, which is signed
+-- by the rules in force.
+CREATE TABLE overrides (
+	seq        {serial},
+	at         BIGINT NOT NULL,
+	author     TEXT NOT NULL,
+	class      TEXT NOT NULL,
+	text       TEXT NOT NULL,  -- an error text of the signature
+	into_text  TEXT NOT NULL,  -- one of the signature that it counts as, or empty
+	field      TEXT NOT NULL,  -- that tells its dead letters apart, or empty
+	note       TEXT NOT NULL,
+	removed_at BIGINT NOT NULL -- or 0
+);
+`,
+	// What one decision has closed may be in several groups now.
+	sqlite: `
+ALTER TABLE closed_aggregates RENAME TO closed_aggregates_2;
+CREATE TABLE closed_aggregates (
+	decision  BIGINT NOT NULL,
+	group_id  TEXT NOT NULL,
+	aggregate TEXT NOT NULL,
+	PRIMARY KEY (decision, group_id)
+);
+INSERT INTO closed_aggregates (decision, group_id, aggregate) SELECT decision, group_id, aggregate FROM closed_aggregates_2;
+DROP TABLE closed_aggregates_2;
+`,
+	postgres: `
+ALTER TABLE closed_aggregates DROP CONSTRAINT closed_aggregates_pkey;
+ALTER TABLE closed_aggregates ADD PRIMARY KEY (decision, group_id);
 `,
 }
 

@@ -52,7 +52,7 @@ func (q *Quarantined) fingerprint(headers, position []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Quarantine returns records that could not be decoded, the latest first, at
+// Quarantine returns records that are no dead letters, the latest first, at
 // most limit; zero means all. Their payloads come with them.
 func (s *Store) Quarantine(ctx context.Context, limit int) ([]Quarantined, error) {
 	var records []Quarantined

@@ -92,7 +92,7 @@ func decodeAggregate(text string) (*triage.Aggregate, error) {
 
 // Groups returns all triage groups, those with most open dead letters first.
 func (s *Store) Groups(ctx context.Context) ([]Group, error) {
-	groups, err := s.groups(ctx, `ORDER BY still_open DESC, total DESC, id`)
+	groups, err := s.groups(ctx, `WHERE total > 0 ORDER BY still_open DESC, total DESC, id`)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: groups: %w", err)
 	}
@@ -124,7 +124,17 @@ func (s *Store) group(ctx context.Context, prefix string) (Group, error) {
 	if len(prefix) < 4 {
 		return Group{}, fmt.Errorf("%w: at least four characters of the id are needed", ErrAmbiguous)
 	}
-	groups, err := s.groups(ctx, `WHERE id >= ? AND id < ? ORDER BY id LIMIT 2`, prefix, after(prefix))
+	groups, err := s.groups(ctx, `WHERE id >= ? AND id < ? AND total > 0 ORDER BY id LIMIT 2`, prefix, after(prefix))
+	if err == nil && len(groups) == 0 { // it may have become another one
+		groups, err = s.groups(ctx, `WHERE total > 0 AND id IN (SELECT group_id FROM successors WHERE old_group >= ? AND old_group < ?) ORDER BY id`, prefix, after(prefix))
+		if err == nil && len(groups) > 1 {
+			ids := make([]string, len(groups))
+			for i, g := range groups {
+				ids[i] = g.ID
+			}
+			return Group{}, fmt.Errorf("%w: it became several groups: %s", ErrAmbiguous, strings.Join(ids, ", "))
+		}
+	}
 	switch {
 	case err != nil:
 		return Group{}, err
@@ -251,7 +261,7 @@ type Totals struct {
 
 // Totals returns the counts of the whole inventory.
 func (s *Store) Totals(ctx context.Context) (t Totals, err error) {
-	err = s.row(ctx, `SELECT COALESCE(SUM(total), 0), COALESCE(SUM(still_open), 0), COUNT(*) FROM triage_groups`).Scan(&t.DeadLetters, &t.Open, &t.Groups)
+	err = s.row(ctx, `SELECT COALESCE(SUM(total), 0), COALESCE(SUM(still_open), 0), COUNT(*) FROM triage_groups WHERE total > 0`).Scan(&t.DeadLetters, &t.Open, &t.Groups)
 	if err == nil {
 		t.Quarantined, err = s.Quarantined(ctx)
 	}

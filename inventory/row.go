@@ -52,7 +52,7 @@ const (
 // rowOf encodes an item. It takes the time of the collection, which is the
 // latest time at which anything can have failed: a clock that is ahead would
 // have it fail after every decision about it.
-func rowOf(it *Item, now time.Time) (row, error) {
+func rowOf(it *Item, now time.Time, signing signing) (row, error) {
 	d := &it.DeadLetter
 	if d.ID == "" {
 		return row{}, fmt.Errorf("dead letter %q has no id", d.FailedMessage.ID)
@@ -71,19 +71,12 @@ func rowOf(it *Item, now time.Time) (row, error) {
 		failed:      nanos(earlier(failed, now)),
 		collectedAt: nanos(now),
 
-		consumer: indexed(d.Consumer.Group),
-		topic:    indexed(d.Source.Topic),
-		entry:    triage.EntryOf(*d),
+		entry: entryOf(d, it.At),
 	}
-	e := &r.entry
-	if e.FailedAt.IsZero() && e.FirstAttemptAt.IsZero() {
-		e.FailedAt = it.At
-	}
-	e.ID, e.Class, e.Version = r.id, indexed(e.Class), indexed(e.Version)
-	e.Code, e.Consumer, e.Topic, e.Aggregate = plain(e.Code), r.consumer, r.topic, plain(e.Aggregate)
+	r.entry.ID, r.consumer, r.topic = r.id, r.entry.Consumer, r.entry.Topic
 	r.hash = hashOf(r.id)
-	r.signature = signature.Of(plain(e.Text))
-	r.group = triage.GroupID(e.Key(r.signature))
+	r.signature = signing.of(d, r.entry)
+	r.group = triage.GroupID(r.entry.Key(r.signature))
 
 	headers, err := encodeHeaders(m.Headers)
 	if err != nil {
@@ -104,6 +97,18 @@ func rowOf(it *Item, now time.Time) (row, error) {
 	}
 	r.headers, r.document = string(headers), string(document)
 	return r, nil
+}
+
+// entryOf returns what groups count of a dead letter, which failed at a time
+// that stands in if it does not say when.
+func entryOf(d *envelope.DeadLetter, at time.Time) triage.Entry {
+	e := triage.EntryOf(*d)
+	if e.FailedAt.IsZero() && e.FirstAttemptAt.IsZero() {
+		e.FailedAt = at
+	}
+	e.Class, e.Version, e.Consumer, e.Topic = indexed(e.Class), indexed(e.Version), indexed(e.Consumer), indexed(e.Topic)
+	e.Code, e.Aggregate, e.Text = plain(e.Code), plain(e.Aggregate), plain(e.Text)
+	return e
 }
 
 // first returns the first time that is known.

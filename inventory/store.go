@@ -35,6 +35,7 @@ type Store struct {
 	// frees, of which there is nothing to hide; that saves a quarter of the time.
 	adds   *sql.DB
 	insert *sql.Stmt // of many dead letters, on adds
+	rules  rules
 }
 
 // Open opens the inventory at rawURL, makes it if there is none, and brings it
@@ -55,7 +56,7 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 }
 
 func open(ctx context.Context, rawURL string) (_ *Store, err error) {
-	s := new(Store)
+	s := &Store{rules: currentRules}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

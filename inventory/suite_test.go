@@ -167,6 +167,12 @@ func TestRightsAsDocumented(t *testing.T) {
 	if _, err := s.Reopen(t.Context(), inventory.Decision{Group: g, Author: "ana"}); err != nil {
 		t.Error(err)
 	}
+	if _, err := s.SplitGroup(t.Context(), inventory.Decision{Group: g, Author: "ana"}, "topic"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Restore(t.Context(), inventory.Decision{Group: g, Author: "ana"}); err != nil {
+		t.Error(err)
+	}
 	if _, err := s.Sweep(t.Context(), inventory.Retention{}); err != nil {
 		t.Error(err)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/spillway-mq/spillway/triage"
 )
 
 // Keep is the duration that keeps payloads for ever.
@@ -124,9 +122,9 @@ func (t *tx) expireGroup(ctx context.Context, id string, before, now time.Time) 
 			return err
 		}
 		if e.FailedAt.Before(before) {
-			gone.Add(triage.EntryOf(e.DeadLetter))
+			gone.Add(entryOf(&e.DeadLetter, e.FailedAt))
 		} else {
-			left.Add(triage.EntryOf(e.DeadLetter))
+			left.Add(entryOf(&e.DeadLetter, e.FailedAt))
 		}
 		return nil
 	})

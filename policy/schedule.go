@@ -63,6 +63,34 @@ func (p Policy) GivesUpAfter(nature failure.Nature) time.Duration {
 	return total
 }
 
+// LongestDelay is the most that p may ask a message to wait between two
+// attempts, whatever its nature, class and RetryAfter: jitter included, parking
+// and what the handler itself takes not. Zero means that nothing is tried again.
+func (p Policy) LongestDelay() time.Duration {
+	p = p.WithDefaults()
+	longest := p.longestDelay()
+	for _, o := range p.Classes {
+		longest = max(longest, p.with(o).longestDelay())
+	}
+	if p.MaxAge > 0 {
+		longest = min(longest, p.MaxAge)
+	}
+	return longest
+}
+
+// longestDelay is LongestDelay without classes and age.
+func (p Policy) longestDelay() time.Duration {
+	limit := 0
+	for _, n := range natures {
+		limit = max(limit, p.Attempts.of(n))
+	}
+	if limit < 2 {
+		return 0
+	}
+	delay := max(p.Backoff.mean(1), p.Backoff.mean(limit-1)) // it may shrink
+	return max(p.Backoff.spread(delay, 1), p.Backoff.atLeast(p.MaxRetryAfter, 1))
+}
+
 // parks says whether a message of that nature comes to the end of its schedule
 // and then into the parking lot, rather than to its age limit.
 func (p Policy) parks(nature failure.Nature, delays []Delay) bool {

@@ -118,3 +118,27 @@ func TestGivesUpAfterIsTheAverage(t *testing.T) {
 		t.Errorf("the default gives up after %s", want)
 	}
 }
+
+func TestLongestDelay(t *testing.T) {
+	t.Parallel()
+	none := Backoff{Base: time.Second, Factor: 2, Max: 24 * time.Hour, Jitter: JitterNone}
+	for name, tc := range map[string]struct {
+		policy Policy
+		want   time.Duration
+	}{
+		"defaults: what a failure may ask for": {Policy{}, 90 * time.Minute},
+		"the last attempt that has a delay":    {Policy{Backoff: none, MaxRetryAfter: time.Second}, 2048 * time.Second},
+		"jitter on top":                        {Policy{Backoff: Backoff{Base: 8 * time.Hour, Max: 8 * time.Hour}}, 12 * time.Hour},
+		"none without a second attempt": {Policy{
+			Attempts: Attempts{Transient: 1, Unknown: 1, Permanent: 1, Ambiguous: 1}, Backoff: Backoff{Base: time.Hour, Max: time.Hour},
+		}, 0},
+		"of a class": {Policy{Classes: map[failure.Class]Override{
+			"slow": {Attempts: 2, Backoff: Backoff{Base: 10 * time.Hour, Max: 10 * time.Hour, Jitter: JitterNone}},
+		}}, 10 * time.Hour},
+		"cut by the limit of age": {Policy{Backoff: Backoff{Base: 8 * time.Hour, Max: 8 * time.Hour}, MaxAge: 6 * time.Hour}, 6 * time.Hour},
+	} {
+		if got := tc.policy.LongestDelay(); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package triage
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math/bits"
 	"strings"
 	"time"
@@ -11,11 +13,14 @@ import (
 
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/poison/foreign"
 )
 
 // decoder reads what triage needs of a dead letter in JSON. It gives the same
 // entries and errors as [envelope.DecodeDeadLetter], which it asks about
 // everything that is not plain: it only takes the short way where that is safe.
+// An object in no form that is known has class unknown, as such a record of a
+// stream does.
 type decoder struct {
 	s   string
 	b   []byte // the same
@@ -30,7 +35,10 @@ func (d *decoder) decode(line string, same []byte) (Entry, error) {
 		return e, nil
 	}
 	dl, err := envelope.DecodeDeadLetter(same)
-	if err != nil {
+	switch {
+	case errors.Is(err, envelope.ErrUnknownForm) && strings.Contains(line, "{"):
+		return Entry{Class: Unknown, Text: cmp.Or(foreign.ErrorIn(same), foreign.NoEvidence)}, nil
+	case err != nil:
 		return Entry{}, err
 	}
 	return EntryOf(dl), nil

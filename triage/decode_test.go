@@ -2,6 +2,7 @@ package triage
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/triage/signature"
 )
 
 // forms are dead letters in all forms, and what is nearly one.
@@ -42,6 +44,12 @@ func agrees(t *testing.T, line string) {
 	var d decoder
 	got, gotErr := d.decode(line, []byte(line))
 	dl, wantErr := envelope.DecodeDeadLetter([]byte(line))
+	if errors.Is(wantErr, envelope.ErrUnknownForm) && line != "null" {
+		if gotErr != nil || got.Class != Unknown || got.Text == "" || got.Key(signature.Of(got.Text)).Version != Unknown {
+			t.Fatalf("%s\n%+v, %v", line, got, gotErr)
+		}
+		return
+	}
 	if (gotErr == nil) != (wantErr == nil) {
 		t.Fatalf("%s\n%v, want %v", line, gotErr, wantErr)
 	}

@@ -21,8 +21,9 @@ const (
 	MaxLine = 16 << 20
 	// maxBadLines is how many undecodable lines are located.
 	maxBadLines = 5
-	// maxWorkers bounds the memory: each worker has groups of its own.
-	maxWorkers = 4
+	// maxWorkers bounds the memory: each worker has a block. More would wait for
+	// their turn to count.
+	maxWorkers = 8
 )
 
 // Limits bound the memory of [Read]. Zero fields mean the defaults, which are
@@ -40,7 +41,8 @@ type Limits struct {
 	IDs int
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns l with its zero fields filled.
+func (l Limits) WithDefaults() Limits {
 	if l.Signatures <= 0 {
 		l.Signatures = 500
 	}
@@ -82,55 +84,57 @@ type BadLine struct {
 // letter are counted, and do not end the pass. Of dead letters with the same
 // deadLetterId, one is counted.
 //
-// It uses up to four processors, and calls r from one goroutine. The end of ctx
-// ends it between two reads. An error is that of r or of ctx.
+// It uses up to eight processors, and calls r from one goroutine; what it finds
+// does not depend on how many there are. The end of ctx ends it between two
+// reads. An error is that of r or of ctx.
 func Read(ctx context.Context, r io.Reader, limits Limits) (*Pass, error) {
-	limits = limits.withDefaults()
-	workers := make([]*worker, min(max(runtime.GOMAXPROCS(0), 1), maxWorkers))
-	known := newIDs(limits.IDs)
-	var wait sync.WaitGroup
+	var source Pass
+	t := newTally(limits.WithDefaults())
+	blocks := make(chan block, 2)
 	pool := sync.Pool{New: func() any { b := make([]byte, 0, blockBytes+4096); return &b }}
-	for i := range workers {
-		w := &worker{limits: limits, known: known, blocks: make(chan block, 2), groups: map[string]*group{}, signatures: map[string]int{}, seen: map[string]bool{}}
-		workers[i] = w
+	var wait sync.WaitGroup
+	for range min(max(runtime.GOMAXPROCS(0), 1), maxWorkers) {
+		w := &worker{tally: t}
 		wait.Go(func() {
-			for b := range w.blocks {
+			for b := range blocks {
 				w.block(b)
 				*b.data = (*b.data)[:0]
 				pool.Put(b.data)
 			}
 		})
 	}
-	pass := &Pass{}
-	err := split(ctx, r, &pool, pass, func(n int, b block) error {
-		// By turns, so that the same input gives the same report.
+	before := make(chan struct{})
+	close(before)
+	err := split(ctx, r, &pool, &source, func(b block) error {
+		b.before, b.counted = before, make(chan struct{})
+		before = b.counted
 		select {
-		case workers[n%len(workers)].blocks <- b:
+		case blocks <- b:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	})
-	for _, w := range workers {
-		close(w.blocks)
-	}
+	close(blocks)
 	wait.Wait()
 	if err != nil {
 		return nil, err
 	}
-	merge(pass, workers, limits)
-	return pass, nil
+	return t.finish(source), nil
 }
 
 // block is a run of whole lines.
 type block struct {
 	data *[]byte
 	line int64 // the number of its first line
+
+	before, counted chan struct{} // closed when the block before it, and itself, is counted
 }
 
-// split reads r and hands out blocks of whole lines.
-func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand func(n int, b block) error) error {
-	line, n := int64(1), 0
+// split reads r and hands out blocks of whole lines. What only it knows it
+// writes to source.
+func split(ctx context.Context, r io.Reader, pool *sync.Pool, source *Pass, hand func(block) error) error {
+	line := int64(1)
 	cur := pool.Get().(*[]byte)
 	first, skipping := true, false
 	whole := 0 // where the last whole line in cur ends
@@ -144,7 +148,7 @@ func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand f
 		}
 		got, err := r.Read(buf[len(buf):min(cap(buf), len(buf)+blockBytes)])
 		buf = buf[:len(buf)+got]
-		pass.Bytes += int64(got)
+		source.Bytes += int64(got)
 		if first && len(buf) >= 3 {
 			buf, first = bytes.TrimPrefix(buf, []byte("\ufeff")), false
 		}
@@ -177,7 +181,8 @@ func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand f
 			*cur = buf
 			if end == 0 && len(buf) > MaxLine {
 				whole = 0
-				pass.bad(line, fmt.Errorf("a line of more than %d MiB", MaxLine>>20))
+				source.Undecodable++
+				source.BadLines = append(source.BadLines, BadLine{line, fmt.Errorf("a line of more than %d MiB", MaxLine>>20)})
 				*cur, skipping = buf[:0], true
 			}
 			if eof {
@@ -189,35 +194,89 @@ func split(ctx context.Context, r io.Reader, pool *sync.Pool, pass *Pass, hand f
 		*next = append((*next)[:0], buf[end:]...)
 		*cur, whole = buf[:end], 0
 		lines := int64(bytes.Count(buf[:end], []byte{'\n'}))
-		if err := hand(n, block{cur, line}); err != nil {
+		if err := hand(block{data: cur, line: line}); err != nil {
 			return err
 		}
-		line, n, cur = line+lines, n+1, next
+		line, cur = line+lines, next
 		if eof {
 			return nil
 		}
 	}
 }
 
-func (p *Pass) bad(line int64, err error) {
-	p.Undecodable++
-	p.BadLines = append(p.BadLines, BadLine{line, err})
+// worker decodes and signs, which is nearly all of the work, and counts when it
+// is the turn of its block: what is counted in the order of the lines does not
+// depend on chance.
+type worker struct {
+	tally   *tally
+	decoder decoder
+	signer  signature.Signer
+	lines   []line // of the block
+	keys    []byte // all of theirs
 }
 
-// worker groups the dead letters of its blocks.
-type worker struct {
+// line is a line that was read.
+type line struct {
+	entry  Entry
+	err    error
+	number int64
+	id     uint64 // hash of the entry's id; zero if it has none
+	key    int    // where its key ends
+}
+
+func (w *worker) block(b block) {
+	data := *b.data
+	text, number := string(data), b.line
+	w.lines, w.keys = w.lines[:0], w.keys[:0]
+	for start := 0; start < len(data); number++ {
+		end := len(data)
+		if i := bytes.IndexByte(data[start:], '\n'); i >= 0 {
+			end = start + i
+		}
+		if same := bytes.TrimSpace(data[start:end]); len(same) > 0 {
+			at := start + bytes.Index(data[start:end], same[:1])
+			w.line(text[at:at+len(same)], same, number)
+		}
+		start = end + 1
+	}
+	<-b.before
+	key := 0
+	for i := range w.lines {
+		l := &w.lines[i]
+		w.tally.count(l, w.keys[key:l.key], &w.signer)
+		key = l.key
+	}
+	close(b.counted)
+	clear(w.lines) // of parts of text
+}
+
+func (w *worker) line(text string, same []byte, number int64) {
+	l := line{number: number}
+	if l.entry, l.err = w.decoder.decode(text, same); l.err == nil {
+		l.id = w.tally.known.hash(l.entry.ID)
+		k := l.entry.Key(signature.Signature{})
+		w.keys = append(append(append(append(w.keys, k.Class...), 0), k.Version...), 0)
+		w.keys = append(w.keys, w.signer.Sign(l.entry.Text)...)
+	}
+	l.key = len(w.keys)
+	w.lines = append(w.lines, l)
+}
+
+// tally is what the lines so far add up to. One worker at a time has it.
+type tally struct {
+	pass       Pass
 	limits     Limits
 	known      *ids
-	blocks     chan block
-	decoder    decoder
-	signer     signature.Signer
 	groups     map[string]*group // by class, version and key of the signature
 	signatures map[string]int    // by consumer, how many
-	seen       map[string]bool   // consumer and signature's id
-	buf        []byte
+	seen       map[string]bool   // consumer and key of the signature
+}
 
-	messages, undecodable, duplicates, overflowed int64
-	bad                                           []BadLine
+func newTally(limits Limits) *tally {
+	return &tally{
+		limits: limits, known: newIDs(limits.IDs),
+		groups: map[string]*group{}, signatures: map[string]int{}, seen: map[string]bool{},
+	}
 }
 
 // group is an aggregate with a sample whose memory is used again.
@@ -226,112 +285,75 @@ type group struct {
 	sample sampleBuffer
 }
 
-func (w *worker) block(b block) {
-	data := *b.data
-	text, number := string(data), b.line
-	for start := 0; start < len(data); number++ {
-		end := len(data)
-		if i := bytes.IndexByte(data[start:], '\n'); i >= 0 {
-			end = start + i
+// count counts a line. The key is that of its group.
+func (t *tally) count(l *line, key []byte, signer *signature.Signer) {
+	switch {
+	case l.err != nil:
+		t.pass.Undecodable++
+		if len(t.pass.BadLines) < maxBadLines {
+			t.pass.BadLines = append(t.pass.BadLines, BadLine{l.number, l.err})
 		}
-		line := bytes.TrimSpace(data[start:end])
-		if len(line) > 0 {
-			at := start + bytes.Index(data[start:end], line[:1])
-			w.line(text[at:at+len(line)], line, number)
-		}
-		start = end + 1
+		return
+	case l.id != 0 && !t.known.add(l.id):
+		t.pass.Duplicates++
+		return
+	}
+	t.pass.Messages++
+	g := t.groups[string(key)]
+	if g == nil {
+		g = t.group(&l.entry, key, signer)
+	}
+	if g.count(l.entry) {
+		g.sample.set(l.entry)
 	}
 }
 
-func (w *worker) line(line string, same []byte, number int64) {
-	e, err := w.decoder.decode(line, same)
-	if err != nil {
-		w.undecodable++
-		if len(w.bad) < maxBadLines {
-			w.bad = append(w.bad, BadLine{number, err})
-		}
-		return
-	}
-	if e.ID != "" && !w.known.add(e.ID) {
-		w.duplicates++
-		return
-	}
-	w.messages++
-	g := w.group(e)
-	if g.count(e) {
-		g.sample.set(e)
-	}
-}
-
-// group returns the group of e.
-func (w *worker) group(e Entry) *group {
-	key := w.signer.Sign(e.Text)
+// group returns a new group, or that for what is beyond the limits.
+func (t *tally) group(e *Entry, key []byte, signer *signature.Signer) *group {
 	k := e.Key(signature.Signature{})
-	w.buf = append(append(append(append(append(w.buf[:0], k.Class...), 0), k.Version...), 0), key...)
-	if g := w.groups[string(w.buf)]; g != nil {
-		return g
-	}
-	s := w.signer.Signature()
 	// A further version of a signature that is known is no new signature.
-	seen := w.seen[e.Consumer+"\x00"+s.ID]
-	if !seen && w.signatures[e.Consumer] >= w.limits.Signatures || len(w.groups) >= w.limits.Groups {
-		return w.overflow(e, k)
+	name := e.Consumer + "\x00" + string(key[len(k.Class)+1+len(k.Version)+1:])
+	seen := t.seen[name]
+	if !seen && t.signatures[e.Consumer] >= t.limits.Signatures || len(t.groups) >= t.limits.Groups {
+		return t.overflow(*e, k)
 	}
 	if !seen {
-		consumer := strings.Clone(e.Consumer)
-		w.signatures[consumer]++
-		w.seen[consumer+"\x00"+s.ID] = true
+		t.signatures[strings.Clone(e.Consumer)]++
+		t.seen[name] = true
 	}
-	g := &group{Aggregate: *NewAggregate(e, s)}
-	w.groups[string(w.buf)] = g
+	signer.Sign(e.Text)
+	g := &group{Aggregate: *NewAggregate(*e, signer.Signature())}
+	t.groups[string(key)] = g
 	return g
 }
 
 // overflow returns the group for what is beyond the limits.
-func (w *worker) overflow(e Entry, k Key) *group {
-	w.overflowed++
-	if len(w.groups) >= w.limits.Groups+w.limits.Groups/2 { // then classes or versions are made up, too
+func (t *tally) overflow(e Entry, k Key) *group {
+	t.pass.Overflowed++
+	if len(t.groups) >= t.limits.Groups+t.limits.Groups/2 { // then classes or versions are made up, too
 		e.Class, e.Version = Overflow, Overflow
 		k = e.Key(signature.Signature{})
 	}
-	name := k.Class + "\x00" + k.Version + "\x00" + Overflow
-	g := w.groups[name]
+	name := k.Class + "\x00" + k.Version + "\x00\x00" // which is no signature's key
+	g := t.groups[name]
 	if g == nil {
 		g = &group{Aggregate: *NewAggregate(e, signature.Signature{ID: overflowID, Text: Overflow})}
-		w.groups[name] = g
+		t.groups[name] = g
 	}
 	return g
 }
 
-// merge makes one of what the workers have found.
-func merge(pass *Pass, workers []*worker, limits Limits) {
-	all := map[Key]*Aggregate{}
-	var bad []BadLine
-	for _, w := range workers {
-		pass.Messages += w.messages
-		pass.Undecodable += w.undecodable
-		pass.Duplicates += w.duplicates
-		pass.Overflowed += w.overflowed
-		bad = append(bad, w.bad...)
-		for _, g := range w.groups {
-			g.Sample = g.sample.sample(g.LastFailed)
-			a := &g.Aggregate
-			if have := all[a.Key()]; have != nil {
-				if a.Signature < have.Signature {
-					have.Signature = a.Signature
-				}
-				have.Merge(a)
-				continue
-			}
-			all[a.Key()] = a
-		}
-		w.groups = nil
+// finish returns what was found, with what the source knows.
+func (t *tally) finish(source Pass) *Pass {
+	for _, g := range t.groups {
+		g.Sample = g.sample.sample(g.LastFailed)
+		t.pass.Groups = append(t.pass.Groups, &g.Aggregate)
 	}
-	for _, a := range all {
-		pass.Groups = append(pass.Groups, a)
-	}
-	pass.BadLines = append(pass.BadLines, bad...)
-	sortBadLines(pass)
+	t.pass.Bytes = source.Bytes
+	t.pass.Undecodable += source.Undecodable
+	t.pass.BadLines = append(t.pass.BadLines, source.BadLines...)
+	sortBadLines(&t.pass)
+	return &t.pass
 }
 
 // ids remembers ids by their hash, each of 64 bits: that two of a million
@@ -341,12 +363,11 @@ type ids struct {
 	shards [64]idShard
 }
 
+// idShard is a part, so that growing copies little at once.
 type idShard struct {
-	mu    sync.Mutex
 	table []uint64 // open addressing; zero is free
 	n     int
 	most  int
-	_     [24]byte // a cache line of its own
 }
 
 func newIDs(most int) *ids {
@@ -357,15 +378,18 @@ func newIDs(most int) *ids {
 	return s
 }
 
-// add reports whether an id is new, as far as is remembered.
-func (s *ids) add(id string) bool {
-	h := max(maphash.String(s.seed, id), 1)
-	return s.shards[h>>58].add(h)
+// hash is what an id is remembered by; zero for none.
+func (s *ids) hash(id string) uint64 {
+	if id == "" {
+		return 0
+	}
+	return max(maphash.String(s.seed, id), 1)
 }
 
+// add reports whether an id is new, as far as is remembered.
+func (s *ids) add(h uint64) bool { return s.shards[h>>58].add(h) }
+
 func (s *idShard) add(h uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.table) == 0 {
 		s.table = make([]uint64, 64)
 	}

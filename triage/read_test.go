@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mq/spillway/triage"
@@ -63,8 +65,73 @@ func TestLinesOfAllKinds(t *testing.T) {
 			bad = append(bad, b.Number)
 		}
 		got := []any{pass.Messages, pass.Undecodable, pass.Duplicates, len(pass.Groups), pass.Bytes, bad}
-		if diff := cmp.Diff([]any{int64(5), int64(2), int64(1), 3, int64(len(in)), []int64{4, 6}}, got); diff != "" {
+		if diff := cmp.Diff([]any{int64(6), int64(1), int64(1), 4, int64(len(in)), []int64{4}}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// O18: an object in no form that is known is a message of class unknown. What is
+// no object is none: a list may hold many.
+func TestUnknownLinesAreOneGroup(t *testing.T) {
+	t.Parallel()
+	var in strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&in, `{"order":%d,"customer":{"name":"c%d"},"reason":"returned %d"}`+"\n", i, i%17, i)
+	}
+	in.WriteString(`{"order":7,"error":{"message":"no customer 7"}}` + "\n" + `{"order":8,"ErrorMessage":"no customer 8"}` + "\n[{}]\n5\nnull\n\"x\"\n{\n" +
+		`{"errorMessage":"x","deadLetteredAt":"yesterday"}` + "\n")
+	pass := read(t, strings.NewReader(in.String()), triage.Limits{})
+	groups := map[string]int64{}
+	for _, g := range pass.Groups {
+		groups[g.Class+": "+g.Signature] = g.Count
+	}
+	want := map[string]int64{"unknown: no evidence of a failure": 5000, "unknown: no customer <n>": 2}
+	if diff := cmp.Diff(want, groups); diff != "" || pass.Undecodable != 6 {
+		t.Errorf("%d undecodable (-want +got):\n%s", pass.Undecodable, diff)
+	}
+}
+
+// The limits hold over all workers, and what is found does not depend on how
+// many there are, though every part of it has a bound of its own.
+func TestReportDoesNotDependOnTheNumberOfWorkers(t *testing.T) {
+	var in bytes.Buffer
+	for i := range 100_000 { // of another signature each
+		var word []byte
+		for k := i; len(word) < 6; k /= 20 {
+			word = append(word, "bcdfghjklmnpqrstvwxz"[k%20])
+		}
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i*7919%100_000) * 5 * time.Minute)
+		fmt.Fprintf(&in, `{"deadLetterId":"%d","failedMessage":{"aggregate":"order-%d"},"failure":{"class":"c%d","code":"e%d","message":"no %s in order %x","firstAttemptAt":%q},"source":{"topic":"t%d"},"consumer":{"group":"g%d","version":"%d"}}`+"\n",
+			i%99_000, i%3000, i%3, i%40, word, i*31, at.Format(time.RFC3339), i%50, i%7, i%5)
+		if i%10_000 == 0 {
+			in.WriteString("no JSON\n")
+		}
+	}
+	limits := triage.Limits{Signatures: 300, Groups: 1000}
+	var first string
+	for _, n := range []int{1, 2, 8} {
+		before := runtime.GOMAXPROCS(n)
+		pass := read(t, bytes.NewReader(in.Bytes()), limits)
+		runtime.GOMAXPROCS(before)
+		report := triage.NewReport(pass.Groups, triage.Options{Now: now})
+		text, err := json.Marshal([]any{report, pass.Messages, pass.Undecodable, pass.Duplicates, pass.Overflowed, fmt.Sprint(pass.BadLines)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		signatures := map[string]bool{}
+		for _, g := range pass.Groups {
+			signatures[g.SignatureID] = true
+		}
+		// And one for (overflow), of which there is one of each class and version.
+		if len(signatures) > limits.Groups+1 || len(pass.Groups) > limits.Groups+3*5+1 || pass.Messages != 99_000 {
+			t.Errorf("%d workers: %d signatures in %d groups, %d messages", n, len(signatures), len(pass.Groups), pass.Messages)
+		}
+		if first == "" {
+			first = string(text)
+		}
+		if first != string(text) {
+			t.Fatalf("%d workers find something else than one", n)
 		}
 	}
 }

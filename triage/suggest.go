@@ -2,9 +2,11 @@ package triage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/poison/foreign"
 )
 
 // advice is what a class of failures calls for.
@@ -48,6 +50,9 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 	adv, ok := advices[failure.Class(a.Class)]
 	if !ok {
 		adv = otherAdvice
+	}
+	if strings.HasPrefix(a.Signature, foreign.NoEvidence) {
+		return []string{"Look at the sample, and find out who writes there: nothing says that it failed, or for whom. Then send it on by hand, or close it."}
 	}
 	structural := "Do not replay it: it comes back. First " + adv.cause + "; then close it as fixed_in_code and replay what still makes sense."
 

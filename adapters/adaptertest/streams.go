@@ -137,6 +137,15 @@ func undeclared(w *world) {
 		if err := errors.Join(sw.Close(context.Background()), w.op.Ensure(context.Background(), inPlace)); err != nil {
 			w.Errorf("in-place retry is declared: %v", err)
 		}
+		if limit := w.caps.MaxInPlaceDelay; limit > 0 {
+			tooLong := policy.Policy{Backoff: policy.Backoff{Base: limit + time.Second, Max: limit + time.Second, Jitter: policy.JitterNone}}
+			_, err := spillway.Open(context.Background(), w.target.URL, spillway.Config{
+				Group: group, Retry: adapters.RetryInPlace, ConsumerVersion: "v1", HandlerPolicies: map[string]policy.Policy{"h": tooLong},
+			}, w.target.Opener)
+			if !errors.Is(err, adapters.ErrUnsupported) {
+				w.Errorf("open with a delay in place of more than %s: %v, want ErrUnsupported", limit, err)
+			}
+		}
 		return
 	}
 	if !errors.Is(err, adapters.ErrUnsupported) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -86,12 +85,18 @@ func target(t testing.TB, rawURL string, cfg kafka.Config) adaptertest.Target {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = errors.Join(producer.Close(), admin.Close()) })
-	var p processes
-	t.Cleanup(p.close)
+	var p adaptertest.Processes
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
 	return adaptertest.Target{
 		URL:    rawURL,
-		Opener: p.opener(cfg),
-		Kill:   p.kill,
+		Opener: opener(&p, cfg),
+		Kill:   p.Kill,
 		Publish: func(topic string, r adapters.Record) error {
 			m := &sarama.ProducerMessage{Topic: topic}
 			if r.Key != nil {
@@ -124,38 +129,23 @@ func target(t testing.TB, rawURL string, cfg kafka.Config) adaptertest.Target {
 	}
 }
 
-// processes knows the connections of each broker that was opened.
-type processes struct {
-	mu    sync.Mutex
-	conns map[adapters.Broker]*connections
-}
-
-type connections struct {
-	mu   sync.Mutex
-	list []net.Conn
-	dead bool
-}
-
-func (p *processes) opener(cfg kafka.Config) adapters.Opener {
-	o := kafka.OpenerWith(cfg)
-	o.Open = func(ctx context.Context, params adapters.OpenParams) (adapters.Broker, error) {
-		own := &connections{}
+// opener opens brokers that p can kill.
+func opener(p *adaptertest.Processes, cfg kafka.Config) adapters.Opener {
+	return p.Opener(func(dial adaptertest.Dial) adapters.Opener {
 		cfg := cfg
 		cfg.Sarama = testSarama()
-		cfg.Sarama.Net.Proxy.Enable, cfg.Sarama.Net.Proxy.Dialer = true, own
-		b, err := kafka.OpenerWith(cfg).Open(ctx, params)
-		if err != nil {
-			return nil, err
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.conns == nil {
-			p.conns = map[adapters.Broker]*connections{}
-		}
-		p.conns[b] = own
-		return b, nil
-	}
-	return o
+		cfg.Sarama.Net.Proxy.Enable, cfg.Sarama.Net.Proxy.Dialer = true, dialer(dial)
+		return kafka.OpenerWith(cfg)
+	})
+}
+
+// dialer is what sarama dials with.
+type dialer adaptertest.Dial
+
+func (d dialer) Dial(network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return d(ctx, network, addr)
 }
 
 // testSarama notices soon that a member has died.
@@ -166,43 +156,4 @@ func testSarama() *sarama.Config {
 	sc.Consumer.Group.Session.Timeout = 3 * time.Second
 	sc.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	return sc
-}
-
-func (c *connections) Dial(network, addr string) (net.Conn, error) {
-	nc, err := net.DialTimeout(network, addr, 10*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
-		_ = nc.Close()
-		return nil, net.ErrClosed
-	}
-	c.list = append(c.list, nc)
-	return nc, nil
-}
-
-// close closes the brokers of killed processes, which nobody else does.
-func (p *processes) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for b := range p.conns {
-		_ = b.Close(ctx)
-	}
-}
-
-// kill cuts the connections, as the end of the process would.
-func (p *processes) kill(b adapters.Broker) {
-	p.mu.Lock()
-	c := p.conns[b]
-	p.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dead = true
-	for _, nc := range c.list {
-		_ = nc.Close()
-	}
 }

@@ -3,8 +3,6 @@ package rabbitmq_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,11 +47,15 @@ func (b *bench) target(t testing.TB) adaptertest.Target {
 		return ch
 	}
 	ch := channel()
-	var processes processes
+	var processes adaptertest.Processes
 	return adaptertest.Target{
-		URL:    b.rawURL,
-		Opener: processes.opener(b.cfg),
-		Kill:   processes.kill,
+		URL: b.rawURL,
+		Opener: processes.Opener(func(dial adaptertest.Dial) adapters.Opener {
+			cfg := b.cfg
+			cfg.Dial = dial
+			return rabbitmq.OpenerWith(cfg)
+		}),
+		Kill: processes.Kill,
 		Publish: func(topic string, r adapters.Record) error {
 			headers := amqp.Table{}
 			for _, h := range r.Headers {
@@ -90,66 +92,5 @@ func (b *bench) target(t testing.TB) adaptertest.Target {
 			}
 			return n, ch.Close()
 		},
-	}
-}
-
-// processes knows the TCP connections of each broker that was opened.
-type processes struct {
-	mu    sync.Mutex
-	conns map[adapters.Broker]*connections
-}
-
-type connections struct {
-	mu   sync.Mutex
-	list []net.Conn
-	dead bool
-}
-
-func (p *processes) opener(cfg rabbitmq.Config) adapters.Opener {
-	o := rabbitmq.OpenerWith(cfg)
-	o.Open = func(ctx context.Context, params adapters.OpenParams) (adapters.Broker, error) {
-		own := &connections{}
-		cfg := cfg
-		cfg.Dial = own.dial
-		b, err := rabbitmq.OpenerWith(cfg).Open(ctx, params)
-		if err != nil {
-			return nil, err
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.conns == nil {
-			p.conns = map[adapters.Broker]*connections{}
-		}
-		p.conns[b] = own
-		return b, nil
-	}
-	return o
-}
-
-func (c *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
-		_ = nc.Close()
-		return nil, net.ErrClosed
-	}
-	c.list = append(c.list, nc)
-	return nc, nil
-}
-
-// kill cuts the connections, as the end of the process would.
-func (p *processes) kill(b adapters.Broker) {
-	p.mu.Lock()
-	c := p.conns[b]
-	p.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dead = true
-	for _, nc := range c.list {
-		_ = nc.Close()
 	}
 }

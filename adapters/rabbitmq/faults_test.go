@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
@@ -137,9 +138,9 @@ func TestRefusedLoginIsTriedAgain(t *testing.T) {
 	b.ctl("add_user", user, "pw")
 	t.Cleanup(func() { b.ctl("delete_user", user) })
 	b.ctl("set_permissions", user, ".*", ".*", ".*")
-	tcp := &connections{}
+	tcp := &adaptertest.Connections{}
 	cfg := b.cfg
-	cfg.Dial = tcp.dial
+	cfg.Dial = tcp.Dial
 	broker := open(t, b.withUser(user, "pw"), cfg)
 	if err := broker.Ensure(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestRefusedLoginIsTriedAgain(t *testing.T) {
 	}
 
 	b.ctl("change_password", user, "another")
-	tcp.cut()
+	tcp.Cut()
 	b.eventually("the login is refused", func() bool {
 		err := handoff()
 		if errors.Is(err, adapters.ErrRefused) || errors.Is(err, adapters.ErrClosed) {
@@ -172,16 +173,6 @@ func TestRefusedLoginIsTriedAgain(t *testing.T) {
 	} else {
 		b.ack(d)
 	}
-}
-
-// cut ends the connections that there are.
-func (c *connections) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, nc := range c.list {
-		_ = nc.Close()
-	}
-	c.list = nil
 }
 
 // O21: somebody's policy limits the length of every queue. Dead letters are

@@ -4,12 +4,11 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
 	"github.com/spillway-mq/spillway"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 )
 
@@ -37,7 +36,6 @@ func runWatermill(t *testing.T, concurrency int, features tests.Features) {
 			}
 		}
 	})
-	features.ForceShort = true
 	features.GenerateTopicFunc = func(tc tests.TestContext) string {
 		topic := "topic-" + string(tc.TestID)
 		mu.Lock()
@@ -45,35 +43,20 @@ func runWatermill(t *testing.T, concurrency int, features tests.Features) {
 		topics[topic] = true
 		return topic
 	}
-	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		t.Helper()
-		mu.Lock()
-		groups[group] = true
-		mu.Unlock()
-		sw := openFacade(t, b, spillway.Config{Group: group, Concurrency: concurrency, CloseGrace: time.Second})
-		sw.Middleware() // the suite has no Router to place it in
-		return sw.Publisher(), sw.Subscriber()
-	}
-	tests.TestPubSub(t, features, func(t *testing.T) (message.Publisher, message.Subscriber) {
-		t.Helper()
-		return withGroup(t, "watermill")
-	}, withGroup)
+	adaptertest.PubSub{
+		URL: b.rawURL, Opener: rabbitmq.OpenerWith(b.cfg), Concurrency: concurrency, Features: features,
+		OnGroup: func(group string) {
+			mu.Lock()
+			defer mu.Unlock()
+			groups[group] = true
+		},
+	}.Run(t)
 }
 
 func openFacade(t *testing.T, b *bench, cfg spillway.Config) *spillway.Spillway {
 	t.Helper()
-	cfg.ConsumerVersion = "v1"
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	sw, err := spillway.Open(t.Context(), b.rawURL, cfg, rabbitmq.OpenerWith(b.cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sw.Close(testContext(t)); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return sw
+	return adaptertest.Open(t, b.rawURL, cfg, rabbitmq.OpenerWith(b.cfg))
 }

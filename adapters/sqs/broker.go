@@ -66,8 +66,8 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, erro
 	if err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	client, err := newClient(ctx, cfg, at)
@@ -85,7 +85,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, erro
 		b.logger = slog.Default()
 	}
 	b.queues = &queues{
-		cfg: cfg, naming: naming{b.names, cfg.Queues}, client: client, logger: b.logger,
+		cfg: cfg, naming: naming{b.names, cfg.Queues, cfg.Prefix}, client: client, logger: b.logger,
 		known: map[string]*queue{}, owners: map[string]string{}, groups: map[string]string{},
 	}
 	return b, nil
@@ -118,13 +118,16 @@ func newClient(ctx context.Context, cfg Config, at place) (*sqs.Client, error) {
 			return nil, err
 		}
 	}
-	if at.endpoint != "" {
+	base.Region = cmp.Or(at.region, cfg.Region, base.Region)
+	switch {
+	case at.endpoint != "":
 		base.BaseEndpoint = aws.String(at.endpoint)
-		base.Region = cmp.Or(at.region, base.Region, "us-east-1")
+		base.Region = cmp.Or(base.Region, "us-east-1")
+	case cfg.Endpoint != "":
+		base.BaseEndpoint = aws.String(cfg.Endpoint)
 	}
-	base.Region = cmp.Or(at.region, base.Region)
 	if base.Region == "" {
-		return nil, errors.New("no region: add ?region= to the URL, or set AWS_REGION")
+		return nil, errors.New("no region: add ?region= to the URL, set Region, or AWS_REGION")
 	}
 	return sqs.NewFromConfig(base, func(o *sqs.Options) {
 		if cfg.HTTPClient != nil {
@@ -143,6 +146,7 @@ func (b *broker) Capabilities() adapters.Capabilities {
 		OneGroup:        true,
 		InPlaceRetry:    true,
 		CountedInPlace:  true,
+		MaxInPlaceDelay: maxInPlace,
 		DelayStep:       func(time.Duration) time.Duration { return time.Second },
 		MaxMessageBytes: b.cfg.MaxMessageBytes,
 	}

@@ -480,3 +480,81 @@ func TestFIFORetriesInPlaceInOrder(t *testing.T) {
 		}
 	})
 }
+
+// In place the delay ends with the 12 hours of SQS's visibility, which count from
+// the receive. A policy that may ask for more, jitter and RetryAfter included,
+// would have its attempts come early: it is refused at start, with the limit.
+func TestDelaysInPlaceAreWithinTheTwelveHours(t *testing.T) {
+	t.Parallel()
+	slow := policy.Policy{Attempts: policy.Attempts{Transient: 3}, Backoff: constantly(11*time.Hour + time.Second)}
+	for name, cfg := range map[string]spillway.Config{
+		"policy":      {Policy: slow},
+		"a handler's": {HandlerPolicies: map[string]policy.Policy{"handler": slow}},
+		"retry after": {Policy: policy.Policy{MaxRetryAfter: 8 * time.Hour}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t)
+				cfg.Group, cfg.ConsumerVersion, cfg.Retry = "billing", "v1", adapters.RetryInPlace
+				_, err := spillway.Open(t.Context(), fakeURL, cfg, sqs.OpenerWith(b.cfg))
+				if !errors.Is(err, adapters.ErrUnsupported) || !strings.Contains(err.Error(), "11h0m0s") {
+					t.Errorf("%v, want ErrUnsupported with the limit", err)
+				}
+				cfg.Retry = adapters.RetryTopic // where the delay is one of hops
+				sw, err := spillway.Open(t.Context(), fakeURL, cfg, sqs.OpenerWith(b.cfg))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := sw.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The longest delay that is allowed in place is kept to the second, although the
+// handler took most of an hour; one that took longer is said to come early.
+func TestLongestDelayInPlaceIsKept(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		handling, want time.Duration
+		warns          bool
+	}{
+		"handled in time":  {58 * time.Minute, 11 * time.Hour, false},
+		"handled too long": {2 * time.Hour, 9*time.Hour + 59*time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t)
+				var logs bytes.Buffer
+				b.topic = "orders.fifo"
+				var failed time.Time
+				var waited time.Duration
+				p := b.run(spillway.Config{
+					Retry: adapters.RetryInPlace, Policy: policy.Policy{Backoff: constantly(11 * time.Hour)},
+					Logger: slog.New(slog.NewTextHandler(&logs, nil)),
+				}, func(*message.Message) error {
+					if failed.IsZero() {
+						time.Sleep(tc.handling)
+						failed = time.Now()
+						return failure.Transient(errors.New("down"))
+					}
+					waited = time.Since(failed)
+					return nil
+				})
+				b.publish(b.topic, "a", nil)
+				time.Sleep(20 * time.Hour)
+				p.stop()
+				if waited != tc.want {
+					t.Errorf("it came again after %s, want %s", waited, tc.want)
+				}
+				if warned := strings.Contains(logs.String(), "comes again before it is due"); warned != tc.warns {
+					t.Errorf("warned: %v, log:\n%s", warned, logs.String())
+				}
+			})
+		})
+	}
+}

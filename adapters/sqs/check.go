@@ -42,7 +42,8 @@ func (b *broker) Check(ctx context.Context, consumers []adapters.Consumer) ([]ad
 	in.application.Mode = redrive.ModeCopy
 	in.application.Heartbeat = b.cfg.Visibility / 3
 	in.application.Batch = b.cfg.BatchSize
-	report := redrive.Check(in.exports, redrive.Options{Partial: true, Application: in.application})
+	in.application.Poll = b.cfg.PollWait
+	report := redrive.Check(in.exports, redrive.Options{Partial: true, Live: true, Application: in.application})
 	for _, f := range report.Findings {
 		f.Consumer = in.owners[f.Stream].consumer
 		in.findings = append(in.findings, f)
@@ -117,9 +118,9 @@ func (in *inspection) queue(ctx context.Context, o owner) error {
 		in.owners[name] = o
 		in.exports = append(in.exports, redrive.Export{URL: q.url, Attributes: out.Attributes})
 		if in.application.Roles == nil {
-			in.application.Roles = map[string]adapters.Stream{}
+			in.application.Roles, in.application.Topics = map[string]adapters.Stream{}, map[string]string{}
 		}
-		in.application.Roles[name] = o.stream
+		in.application.Roles[name], in.application.Topics[stream] = o.stream, name
 	}
 	in.contents(o, name, out.Attributes)
 	return nil

@@ -1,12 +1,19 @@
 package sqs_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/sqs"
 )
 
 func check(b *bench) map[string]adapters.Finding {
@@ -79,6 +86,76 @@ func TestCheckTellsWhatWaits(t *testing.T) {
 		}
 		if got, want := rules["sqs-dead-letters"].Message, "about 1 dead letter; the queue keeps each for 336h0m0s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// A server that tells no retention, as ElasticMQ, is not taken for one that keeps
+// messages for SQS's default: that the dead letter queue keeps them longer is then
+// not known. AWS tells it.
+func TestCheckOfAServerThatTellsNoRetention(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.cfg.HTTPClient = withoutRetention{b.fake.Client()}
+		b.broker = b.open()
+		b.ensure(orders)
+		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: []byte("a")}})
+		rules := check(b)
+		for rule, f := range rules {
+			if f.Severity == adapters.SeverityError || f.Severity == adapters.SeverityWarning {
+				t.Errorf("%s: %s %s: %s", f.Severity, rule, f.Stream, f.Message)
+			}
+		}
+		if f := rules["retention-unknown"]; f.Severity != adapters.SeverityInfo || f.Consumer.Group != "billing" {
+			t.Errorf("nothing says that the retention is not known: %+v", f)
+		}
+		if got, want := rules["sqs-dead-letters"].Message, "about 1 dead letter"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// withoutRetention takes the retention out of a fake's answers.
+type withoutRetention struct{ inner *http.Client }
+
+func (c withoutRetention) Do(r *http.Request) (*http.Response, error) {
+	resp, err := c.inner.Do(r)
+	if err != nil || !strings.HasSuffix(r.Header.Get("X-Amz-Target"), "GetQueueAttributes") {
+		return resp, err
+	}
+	var out struct{ Attributes map[string]string }
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		return nil, err
+	}
+	delete(out.Attributes, "MessageRetentionPeriod")
+	body, err := json.Marshal(out)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, err
+}
+
+// What the check says of the adapter's own settings and names: a name that was
+// cut, and a visibility below a long poll. Polls ask for a wait, whatever a queue
+// has.
+func TestCheckOfNamesAndPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, sqs.Config{Visibility: 10 * time.Second})
+		long := adapters.Consumer{Topic: strings.Repeat("orders.", 10) + "eu", Group: "billing", Concurrency: 1}
+		b.ensure(long)
+		findings, err := b.broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{long})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, f := range findings {
+			n[f.Rule]++
+			if f.Severity == adapters.SeverityError {
+				t.Errorf("%+v", f)
+			}
+		}
+		if n["name-truncated"] != 4 || n["visibility-poll"] != 3 || n["short-poll"] != 0 {
+			t.Errorf("%v; want 4 names that were cut, and 3 queues that are hidden for less than a poll", n)
 		}
 	})
 }

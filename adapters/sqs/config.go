@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,14 +19,28 @@ import (
 // [Opener] uses. Durations are kept in whole seconds, rounded up.
 type Config struct {
 	// AWS is the configuration of the SDK. Nil means that of the environment:
-	// region, credentials and retries as every AWS program finds them. The URL's
-	// region and endpoint win over it.
+	// region, credentials and retries as every AWS program finds them. Region and
+	// Endpoint win over it, and the URL's over these.
 	AWS *aws.Config
+	// Region is that of the queues. Empty means that of AWS, or of the environment.
+	Region string
+	// Endpoint is another address of AWS, such as that of an interface endpoint of
+	// a VPC: https://vpce-1.sqs.eu-west-1.vpce.amazonaws.com. Credentials are
+	// found as usual. Empty means the region's.
+	Endpoint string
+	// Account is the owner of the queues, 12 digits, if it is another than that of
+	// the credentials. SQS creates and changes no queues there, so that it implies
+	// VerifyOnly.
+	Account string
 	// HTTPClient carries the requests; nil means the SDK's. [http.Client] is one.
 	HTTPClient interface {
 		Do(*http.Request) (*http.Response, error)
 	}
 
+	// Prefix begins the names of all queues, for an account that several
+	// environments share: "prod-". Those that Queues names, or that are given as
+	// a URL, have none.
+	Prefix string
 	// Queues names the queue of a topic or a stream where it is not the one that
 	// the name makes: {"orders.billing.dlq": "orders-dlq"}.
 	Queues map[string]string
@@ -74,15 +89,16 @@ type Config struct {
 const (
 	maxMessageBytes = 1 << 20
 	headRoom        = 64 << 10 // for what Spillway adds to a message
-	// assumedLimit is that of queues that do not tell theirs: of those that were
-	// made before August 2025.
-	assumedLimit = 256 << 10
 
 	maxVisibility = 12 * time.Hour
 	leaseMargin   = time.Minute // between our bound of a lease and SQS's
+	// maxInPlace leaves a handler an hour of the 12, which count from the receive.
+	maxInPlace = maxVisibility - time.Hour
 )
 
-func (c Config) withDefaults() Config {
+// WithDefaults fills the empty fields, but for those that mean AWS's own.
+func (c Config) WithDefaults() Config {
+	c.VerifyOnly = c.VerifyOnly || c.Account != ""
 	c.MaxReceiveCount = cmp.Or(c.MaxReceiveCount, 10)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, maxMessageBytes-headRoom)
 	c.Visibility = wholeSeconds(cmp.Or(c.Visibility, 30*time.Second))
@@ -94,40 +110,66 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports every problem at once.
-func (c Config) validate() error {
+// Validate reports every problem at once, each beginning with the name of its
+// field. [Opener] and [OpenerWith] do the same when they open.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
 	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	within := func(name string, v, least, most time.Duration) {
 		if v < least || v > most {
-			errs = append(errs, fmt.Errorf("field %s must be between %s and %s, is %s", name, least, most, v))
+			bad("%s must be between %s and %s, is %s", name, least, most, v)
 		}
+	}
+	if c.Region != "" && strings.Trim(c.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		bad("Region must be the name of one, such as eu-west-1")
+	}
+	if c.Endpoint != "" && !isEndpoint(c.Endpoint) {
+		bad("Endpoint must have the form https://host, with nothing else: credentials are found by the AWS SDK")
+	}
+	if c.Account != "" && (len(c.Account) != 12 || strings.Trim(c.Account, "0123456789") != "") {
+		bad("Account must have 12 digits")
+	}
+	if len(c.Prefix) > maxPrefix || strings.ContainsFunc(c.Prefix, func(r rune) bool { return !isNameChar(r) }) {
+		bad("Prefix must have at most %d letters, digits, hyphens and underscores", maxPrefix)
+	}
+	owners := map[string]string{}
+	for _, stream := range slices.Sorted(maps.Keys(c.Queues)) {
+		queue := c.Queues[stream]
+		if err := checkName(queue); err != nil {
+			bad("Queues[%q] is no name: %w", stream, err)
+		}
+		if other, ok := owners[queue]; ok {
+			bad("Queues names queue %q for both %q and %q", queue, other, stream)
+		}
+		owners[queue] = stream
+	}
+	if c.MaxReceiveCount < 5 || c.MaxReceiveCount > 1000 {
+		bad("MaxReceiveCount must be between 5 and 1000, is %d: the chain must get to act first", c.MaxReceiveCount)
+	}
+	if c.MaxMessageBytes < minMessageBytes || c.MaxMessageBytes > maxMessageBytes {
+		bad("MaxMessageBytes must be between %d and %d, is %d", minMessageBytes, maxMessageBytes, c.MaxMessageBytes)
 	}
 	within("Visibility", c.Visibility, 2*time.Second, maxVisibility)
 	within("MaxLease", c.MaxLease, c.Visibility, maxVisibility)
 	within("PollWait", c.PollWait, time.Second, 20*time.Second)
+	if c.BatchSize < 1 || c.BatchSize > 10 {
+		bad("BatchSize must be between 1 and 10, is %d", c.BatchSize)
+	}
 	within("MaxDelay", c.MaxDelay, time.Second, 15*time.Minute)
 	within("RequestTimeout", c.RequestTimeout, time.Millisecond, 10*time.Minute)
 	within("CloseWait", c.CloseWait, 0, time.Hour)
-	if c.MaxReceiveCount < 5 || c.MaxReceiveCount > 1000 {
-		errs = append(errs, fmt.Errorf("field MaxReceiveCount must be between 5 and 1000, is %d: the chain must get to act first", c.MaxReceiveCount))
-	}
-	if c.BatchSize < 1 || c.BatchSize > 10 {
-		errs = append(errs, fmt.Errorf("field BatchSize must be between 1 and 10, is %d", c.BatchSize))
-	}
-	if c.MaxMessageBytes < 1024 || c.MaxMessageBytes > maxMessageBytes {
-		errs = append(errs, fmt.Errorf("field MaxMessageBytes must be between 1024 and %d, is %d", maxMessageBytes, c.MaxMessageBytes))
-	}
-	owners := map[string]string{}
-	for stream, queue := range c.Queues {
-		if err := checkName(queue); err != nil {
-			errs = append(errs, fmt.Errorf("field Queues[%q]: %w", stream, err))
-		}
-		if other, ok := owners[queue]; ok {
-			errs = append(errs, fmt.Errorf("field Queues: %q and %q are both queue %q", min(stream, other), max(stream, other), queue))
-		}
-		owners[queue] = stream
-	}
 	return errors.Join(errs...)
+}
+
+// maxPrefix leaves a name more than what a hash takes.
+const maxPrefix = 40
+
+// isEndpoint reports whether s is the address of a server and nothing else.
+func isEndpoint(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		(u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
 }
 
 // wholeSeconds rounds up: what waits longer is safe.
@@ -155,6 +197,8 @@ var options = map[string]func(c *Config, v string) error{
 	"pollWait":    durationOption(func(c *Config) *time.Duration { return &c.PollWait }),
 	"maxDelay":    durationOption(func(c *Config) *time.Duration { return &c.MaxDelay }),
 	"closeWait":   durationOption(func(c *Config) *time.Duration { return &c.CloseWait }),
+	"prefix":      textOption(func(c *Config) *string { return &c.Prefix }),
+	"account":     textOption(func(c *Config) *string { return &c.Account }),
 	"verifyOnly":  boolOption(func(c *Config) *bool { return &c.VerifyOnly }),
 	"relaxedFifo": boolOption(func(c *Config) *bool { return &c.RelaxedFIFO }),
 	"batchSize": func(c *Config, v string) (err error) {
@@ -171,6 +215,13 @@ func durationOption(field func(*Config) *time.Duration) func(*Config, string) er
 	return func(c *Config, v string) (err error) {
 		*field(c), err = time.ParseDuration(v)
 		return err
+	}
+}
+
+func textOption(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		*field(c) = v
+		return nil
 	}
 }
 
@@ -237,9 +288,9 @@ func optionNames() []string {
 
 // nameQueues reads queue=STREAM:QUEUE. The last colon separates: queues have none.
 func (c *Config) nameQueues(values []string) error {
-	queues := make(map[string]string, len(c.Queues)+len(values))
-	for stream, queue := range c.Queues {
-		queues[stream] = queue
+	queues := maps.Clone(c.Queues)
+	if queues == nil {
+		queues = map[string]string{}
 	}
 	for _, v := range values {
 		i := strings.LastIndexByte(v, ':')

@@ -22,7 +22,8 @@
 // not allow, or that has more than 80 characters, is cut and ends in eight digits
 // of its SHA-256. The suffix .fifo stays the end, also of a dead letter stream's
 // name. Two names that would be one queue are an error at start.
-// [Config].Queues names a queue that exists. A topic may also be the full URL of
+// [Config].Queues names a queue that exists, and [Config].Prefix begins the names
+// of all others. A topic may also be the full URL of
 // a queue, which is then taken to exist.
 //
 // # Capabilities
@@ -35,6 +36,7 @@
 //	OneGroup          yes: give each group a queue, for example with SNS
 //	InPlaceRetry      yes, by visibility: in order on FIFO queues
 //	CountedInPlace    yes, a message in a queue cannot be changed
+//	MaxInPlaceDelay   11 hours
 //	DelayStep         1 second: SQS knows whole seconds, and delays are rounded up
 //	MaxMetadataBytes  none of its own
 //	MaxMessageBytes   960 KiB, see [Config].MaxMessageBytes; attributes count too,
@@ -89,9 +91,11 @@
 // failed message stays where it is, invisible until its next attempt, and its
 // group waits behind it; others go on. Its attempt is SQS's receive count, which
 // returns and crashes raise too, so that a message may have fewer attempts than
-// the policy says, never more; there are no suspects, and the longest delay is
-// 11 hours and 59 minutes. Parking, replays and dead letters leave the order by
-// nature. With [Config].RelaxedFIFO messages wait in a standard queue, and those
+// the policy says, never more; there are no suspects. SQS hides a message for 12
+// hours from its receive, handling and waiting together: a policy that may ask for
+// a delay of more than 11 hours is refused at start, and a message whose handler
+// took so long that less is left comes again early, with a warning. Parking,
+// replays and dead letters leave the order by nature. With [Config].RelaxedFIFO messages wait in a standard queue, and those
 // behind them overtake. Without either a FIFO topic is refused at start.
 //
 // Publishing to a FIFO queue needs the metadata MessageGroupId. The deduplication
@@ -111,8 +115,8 @@
 //	sqs://key:secret@host                    with credentials
 //
 // More options are queue=STREAM:QUEUE for [Config].Queues, repeated, and
-// visibility, pollWait, maxDelay, closeWait, batchSize, maxReceiveCount,
-// verifyOnly and relaxedFifo for the fields of those names.
+// visibility, pollWait, maxDelay, closeWait, batchSize, maxReceiveCount, prefix,
+// account, verifyOnly and relaxedFifo for the fields of those names.
 //
 // # Permissions
 //

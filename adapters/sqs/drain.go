@@ -146,27 +146,65 @@ func (b *broker) deleteAll(ctx context.Context, q *queue, batch []held) error {
 	return errors.Join(errs...)
 }
 
+// deleteTries is how often the entries of a batch are tried that failed, or of
+// which the answer says nothing, while the others did not.
+const deleteTries = 3
+
+// deleteSome removes what one request can.
 func (b *broker) deleteSome(ctx context.Context, q *queue, batch []held) error {
-	entries := make([]types.DeleteMessageBatchRequestEntry, len(batch))
+	left := make([]types.DeleteMessageBatchRequestEntry, len(batch))
 	lost := false
 	for i, h := range batch {
 		lost = !h.lease.end() || lost
-		entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: &h.lease.handle}
+		left[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: &h.lease.handle}
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	out, err := b.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &q.url, Entries: entries})
+	kept, why := 0, "" // what SQS will not delete
+	for try := 1; len(left) > 0; try++ {
+		out, err := b.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &q.url, Entries: left})
+		if err != nil {
+			return fmt.Errorf("%d of %d messages could not be deleted, and come again: %w", kept+len(left), len(batch), err)
+		}
+		for _, done := range out.Successful {
+			left = without(left, done.Id)
+		}
+		reason := "SQS did not say why"
+		for _, f := range out.Failed {
+			reason = aws.ToString(f.Code) + ": " + aws.ToString(f.Message)
+			if isLostCode(aws.ToString(f.Code)) {
+				left, why = without(left, f.Id), reason
+				kept++
+			}
+		}
+		if len(left) > 0 && (try == deleteTries || !pauseFor(ctx, time.Duration(try)*100*time.Millisecond)) {
+			kept, why = kept+len(left), reason
+			break
+		}
+	}
 	switch {
-	case err != nil:
-		return err
-	case len(out.Failed) > 0:
-		f := out.Failed[0]
-		return fmt.Errorf("%d of %d messages could not be deleted, and come again: %s: %s",
-			len(out.Failed), len(batch), aws.ToString(f.Code), aws.ToString(f.Message))
+	case kept > 0:
+		return fmt.Errorf("%d of %d messages could not be deleted, and come again: %s", kept, len(batch), why)
 	case lost:
 		return adapters.ErrLeaseLost
 	}
 	return nil
+}
+
+func without(entries []types.DeleteMessageBatchRequestEntry, id *string) []types.DeleteMessageBatchRequestEntry {
+	return slices.DeleteFunc(entries, func(e types.DeleteMessageBatchRequestEntry) bool { return *e.Id == aws.ToString(id) })
+}
+
+// pauseFor waits, and reports false if ctx ends before.
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // release gives back what fn was not given, or did not take. For what is deleted

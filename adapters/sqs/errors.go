@@ -3,11 +3,10 @@ package sqs
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
-
-	"github.com/spillway-mq/spillway/adapters"
 )
 
 // QueueError means that a queue is not what this configuration needs.
@@ -59,25 +58,33 @@ func isDenied(err error) bool {
 
 // isLost reports that a receipt handle is of no use any more: somebody else has
 // the message, or nobody.
-func isLost(err error) bool {
-	switch code(err) {
+func isLost(err error) bool { return isLostCode(code(err)) || isGone(err) }
+
+func isLostCode(code string) bool {
+	switch code {
 	case "ReceiptHandleIsInvalid", "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight",
 		"InvalidParameterValue", "InvalidParameterValueException", "InvalidAddress":
 		return true
 	}
-	return isGone(err)
+	return false
 }
 
-// sendError says what an error of sending means to the seam. All that SQS
-// refuses for its content is checked before, so what it refuses nevertheless it
-// will always refuse.
-func sendError(err error) error {
+// isRefused reports that SQS does not take a message as it is, however often it
+// is sent.
+func isRefused(err error) bool {
 	if _, ok := errors.AsType[*types.InvalidMessageContents](err); ok {
-		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
+		return true
 	}
 	switch code(err) {
 	case "InvalidParameterValue", "InvalidParameterValueException", "MissingParameter", "InvalidMessageContents", "UnsupportedOperation":
-		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
+		return true
 	}
-	return err
+	return false
+}
+
+// isTooLong reports that a refusal is about the size of the message. It has no
+// code of its own, and this may miss it.
+func isTooLong(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && strings.Contains(api.ErrorMessage(), "must be shorter than")
 }

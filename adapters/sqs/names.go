@@ -19,6 +19,7 @@ const (
 type naming struct {
 	names    adapters.Names
 	explicit map[string]string // [Config].Queues
+	prefix   string            // [Config].Prefix
 }
 
 // queueOf returns the name of the queue that holds a topic or stream. Of a full
@@ -27,7 +28,7 @@ func (n naming) queueOf(stream string) string {
 	if queue, ok := n.explicit[stream]; ok {
 		return queue
 	}
-	name := stream
+	name := n.prefix + stream
 	if isURL(stream) {
 		name = stream[strings.LastIndexByte(stream, '/')+1:]
 	}

@@ -23,7 +23,9 @@ import (
 func (b *broker) send(ctx context.Context, q *queue, o outgoing, delay time.Duration) error {
 	e := o.encode()
 	if size := e.size(); size > q.limit {
-		return fmt.Errorf("%w: %d bytes with all attributes, and queue %q takes %d", adapters.ErrTooLarge, size, q.name, q.limit)
+		if err := b.tooLarge(ctx, q, size); err != nil {
+			return err
+		}
 	}
 	if delay == 0 && q.delay > time.Second {
 		// The SDK cannot send a delay of zero, and the queue's own would hold.
@@ -51,7 +53,42 @@ func (b *broker) send(ctx context.Context, q *queue, o outgoing, delay time.Dura
 		b.queues.forget()
 		return err
 	}
-	return sendError(err)
+	if isRefused(err) {
+		return b.refusal(ctx, q, e.size(), err)
+	}
+	return err
+}
+
+// tooLarge is the error of a message above the limit that is remembered of q, and
+// nil if that has been raised meanwhile.
+func (b *broker) tooLarge(ctx context.Context, q *queue, size int) error {
+	if size <= maxMessageBytes {
+		var err error
+		if q, err = b.queues.look(ctx, q.name, q.url); err != nil || size <= q.limit {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %d bytes with all attributes, and queue %q takes %d", adapters.ErrTooLarge, size, q.name, min(q.limit, maxMessageBytes))
+}
+
+// minMessageBytes is the least that the limit of a queue can be.
+const minMessageBytes = 1024
+
+// refusal is what it means to the seam that SQS refused a message. All that it
+// refuses for its content is checked before, and so is its size as far as the
+// limit was known: it may have been lowered, and whoever may not read it finds
+// out here. What is too large is tried once more with less evidence.
+func (b *broker) refusal(ctx context.Context, q *queue, size int, refused error) error {
+	if size > minMessageBytes {
+		now, err := b.queues.look(ctx, q.name, q.url)
+		switch {
+		case err != nil: // so that nothing is known
+			return refused
+		case isTooLong(refused), size > now.limit, now.attributes == nil:
+			return fmt.Errorf("%w: %d bytes with all attributes, and queue %q refuses it: %w", adapters.ErrTooLarge, size, q.name, refused)
+		}
+	}
+	return fmt.Errorf("%w: %w", adapters.ErrRefused, refused)
 }
 
 // handoffID is the deduplication id of a hand-off: two copies of one, after an

@@ -22,9 +22,9 @@ import (
 // queue is what is known of one.
 type queue struct {
 	name, url, arn string
-	limit          int           // of a message, in bytes
-	delay          time.Duration // of messages that are sent without one
-	attributes     map[string]string
+	limit          int               // of a message, in bytes, as far as is known
+	delay          time.Duration     // of messages that are sent without one
+	attributes     map[string]string // nil: we may not read them
 }
 
 func (q *queue) fifo() bool { return isFIFO(q.name) }
@@ -224,7 +224,7 @@ func (qs *queues) declareTopic(ctx context.Context, topic string, want map[strin
 
 // declare returns a queue, created if need be.
 func (qs *queues) declare(ctx context.Context, name string, want map[string]string) (*queue, error) {
-	out, err := qs.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
+	out, err := qs.urlOf(ctx, name)
 	switch {
 	case err == nil:
 		return qs.look(ctx, name, aws.ToString(out.QueueUrl))
@@ -242,21 +242,30 @@ func (qs *queues) declare(ctx context.Context, name string, want map[string]stri
 		return qs.look(ctx, name, aws.ToString(made.QueueUrl))
 	}
 	if _, ok := errors.AsType[*types.QueueNameExists](err); ok { // another process was faster
-		if out, err := qs.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name}); err == nil {
+		if out, err := qs.urlOf(ctx, name); err == nil {
 			return qs.look(ctx, name, aws.ToString(out.QueueUrl))
 		}
 	}
 	return nil, fmt.Errorf("create queue %q: %w", name, err)
 }
 
+// urlOf asks for the URL of a queue.
+func (qs *queues) urlOf(ctx context.Context, name string) (*sqs.GetQueueUrlOutput, error) {
+	in := &sqs.GetQueueUrlInput{QueueName: &name}
+	if qs.cfg.Account != "" {
+		in.QueueOwnerAWSAccountId = &qs.cfg.Account
+	}
+	return qs.client.GetQueueUrl(ctx, in)
+}
+
 // look reads what a queue is like, and remembers it.
 func (qs *queues) look(ctx context.Context, name, url string) (*queue, error) {
-	q := &queue{name: name, url: url, arn: arnOf(qs.client.Options().Region, url), limit: assumedLimit}
+	q := &queue{name: name, url: url, arn: arnOf(qs.client.Options().Region, url), limit: maxMessageBytes}
 	out, err := qs.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
 	})
 	switch {
-	case isDenied(err): // then it is what it is
+	case isDenied(err): // then SQS says what it refuses
 	case err != nil:
 		return nil, fmt.Errorf("queue %q: read its attributes: %w", name, err)
 	default:
@@ -264,7 +273,6 @@ func (qs *queues) look(ctx context.Context, name, url string) (*queue, error) {
 		if arn := out.Attributes[string(types.QueueAttributeNameQueueArn)]; arn != "" {
 			q.arn = arn
 		}
-		q.limit = maxMessageBytes // of a server that knows no other
 		if n, err := strconv.Atoi(out.Attributes[string(types.QueueAttributeNameMaximumMessageSize)]); err == nil {
 			q.limit = n
 		}
@@ -320,7 +328,7 @@ func (qs *queues) topic(ctx context.Context, topic string) (*queue, error) {
 // existing returns a queue that is there.
 func (qs *queues) existing(ctx context.Context, stream string) (*queue, error) {
 	name := qs.naming.queueOf(stream)
-	out, err := qs.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
+	out, err := qs.urlOf(ctx, name)
 	if isGone(err) {
 		return nil, &QueueError{Queue: name, Hint: "it is created when its consumer starts"}
 	}

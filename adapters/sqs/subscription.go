@@ -420,15 +420,22 @@ func (x *settler) Ack(ctx context.Context, d *adapters.Delivery) error {
 }
 
 func (x *settler) Return(ctx context.Context, d *adapters.Delivery) error {
-	return x.settle("return", d, func() error { return x.giveBack(ctx, d.Postponed()) })
+	return x.settle("return", d, func() error { return x.giveBack(ctx, d) })
 }
 
-func (x *settler) giveBack(ctx context.Context, due time.Time) error {
+func (x *settler) giveBack(ctx context.Context, d *adapters.Delivery) error {
+	due := d.Postponed()
 	if due.IsZero() {
 		return x.s.giveBack(ctx, x.held, x.stream, x.backoff())
 	}
 	// What SQS counts of this is an attempt, and the place is to be kept.
-	return x.held.lease.release(ctx, x.held.lease.longest(time.Until(due)))
+	wait := time.Until(due)
+	longest := x.held.lease.longest(wait)
+	if longest < wait-time.Second {
+		x.s.b.logger.Warn("a message comes again before it is due, and that is an attempt: its handler took too much of the 12 hours for which SQS hides a message",
+			"topic", x.s.c.Topic, "group", x.s.c.Group, "message_uuid", d.ID, "delay", longest, "wanted", wait)
+	}
+	return x.held.lease.release(ctx, longest)
 }
 
 const (

@@ -1,15 +1,12 @@
 package sqs_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
-	"github.com/spillway-mq/spillway"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/sqs"
 )
 
@@ -41,27 +38,10 @@ func TestWatermillOnTheFake(t *testing.T) {
 }
 
 func runWatermill(t *testing.T, s server, concurrency int, features tests.Features) {
-	features.ForceShort = true
 	features.GenerateTopicFunc = func(tc tests.TestContext) string {
 		topic := "topic-" + string(tc.TestID)
 		s.clean(t, topic)
 		return topic
 	}
-	tests.TestPubSub(t, features, func(t *testing.T) (message.Publisher, message.Subscriber) {
-		t.Helper()
-		sw, err := spillway.Open(t.Context(), s.url, spillway.Config{
-			Group: "watermill", Concurrency: concurrency, ConsumerVersion: "v1",
-			Logger: slog.New(slog.DiscardHandler), CloseGrace: time.Second,
-		}, sqs.OpenerWith(s.cfg))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := sw.Close(context.Background()); err != nil {
-				t.Errorf("close: %v", err)
-			}
-		})
-		sw.Middleware() // the suite has no Router to place it in
-		return sw.Publisher(), sw.Subscriber()
-	}, nil)
+	adaptertest.PubSub{URL: s.url, Opener: sqs.OpenerWith(s.cfg), Concurrency: concurrency, Features: features}.Run(t)
 }

@@ -2,39 +2,12 @@
 package main
 
 import (
-	"context"
 	_ "embed"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/spillway-mq/spillway/adapters/rabbitmq"
-	"github.com/spillway-mq/spillway/config"
-	"github.com/spillway-mq/spillway/examples/app"
+	"github.com/spillway-mq/spillway/examples/app/configured"
 )
 
 //go:embed spillway.yaml
 var file []byte
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
-
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cfg, err := config.Loader{}.Parse("spillway.yaml", file)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return 2
-	}
-	return app.Run(ctx, app.Broker{
-		Name:   "RabbitMQ",
-		URL:    string(cfg.BrokerURL),
-		Opener: rabbitmq.Opener(),
-		Main:   func(topic, group string) string { return topic + "_" + group },
-	}, args, stdin, stdout, stderr)
-}
+func main() { configured.Main(file) }

@@ -136,7 +136,8 @@ var Spillway = Rules{
 		{
 			// Groups, and verdicts on them. Where groups are kept is not its concern.
 			Package: "triage",
-			Imports: []string{"envelope", "failure", "triage/signature"},
+			// poison/foreign: an unknown dead letter says the same from a file and from a stream.
+			Imports: []string{"envelope", "failure", "poison/foreign", "triage/signature"},
 		},
 		{
 			Package: "replay",
@@ -159,7 +160,7 @@ var Spillway = Rules{
 			Imports: []string{
 				".", "adapters", "failure", "middleware", "poison", "policy",
 				"adapters/kafka", "adapters/memory", "adapters/rabbitmq", "adapters/sqs",
-				"internal/nearest",
+				"internal/nearest", "triage", // its thresholds
 			},
 			External: []string{"go.yaml.in/yaml/v3"},
 		},
@@ -195,6 +196,12 @@ var Spillway = Rules{
 		{Package: "internal/archtest"},
 		// Where tests find the real brokers: nobody links it but tests.
 		{Package: "internal/brokertest", Std: []string{"testing"}},
+		// What the examples on real brokers have in common as tests.
+		{
+			Package: "internal/exampletest",
+			Imports: []string{"adapters", "config", "examples/app/configured", "internal/brokertest"},
+			Std:     []string{"testing"},
+		},
 		{
 			// Benchmarks that print a table need testing.Benchmark in a program.
 			Package: "internal/bench",
@@ -209,11 +216,6 @@ var Spillway = Rules{
 				watermill + "-aws", "github.com/aws/aws-sdk-go-v2",
 			},
 			Std: []string{"flag", "testing"},
-		},
-		{
-			// Tells tests where the brokers are, and so is test code.
-			Package: "internal/brokertest",
-			Std:     []string{"testing"},
 		},
 		{
 			// The storm plays producers and consumers on every broker, and publishes
@@ -237,7 +239,8 @@ var Spillway = Rules{
 	Tests: Row{
 		Imports: []string{
 			".", "adapters", "envelope", "failure", "middleware", "parking", "poison", "policy", "retrytopic",
-			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest", "internal/cputime",
+			"adapters/adaptertest", "adapters/memory", "adapters/sqs/sqsfake", "poison/foreign", "internal/brokertest",
+			"internal/cputime", "internal/exampletest",
 		},
 		External: []string{watermill, "github.com/google/go-cmp", "go.uber.org/goleak"},
 		Std:      []string{"flag", "testing"},

@@ -24,7 +24,8 @@ func collectVerb() verb {
 		detail: `Reads the dead letter streams of the configured consumers, or those of --stream,
 whoever filled them, until they are empty. Each record is removed from its
 stream after it was committed to the inventory, so an interruption loses nothing
-and counts nothing twice. What cannot be decoded is kept in the quarantine.
+and counts nothing twice. What is in no form that is known has class unknown;
+what cannot be stored as a dead letter is kept in the quarantine.
 
 With --peek nothing is removed, where the broker can be looked at. What was
 looked at is collected again later, and counts once.`,
@@ -178,12 +179,13 @@ type (
 		New         int    `json:"new"`
 		Duplicates  int    `json:"duplicates"`
 		Quarantined int    `json:"quarantined"`
+		Unknown     int64  `json:"unknown"`             // in no form that is known: of class unknown
 		Remaining   *int64 `json:"remaining,omitempty"` // where the broker says
 	}
 )
 
 func describeStream(p inventory.StreamProgress) streamJSON {
-	d := streamJSON{Stream: p.Stream, Read: p.Read, New: p.New, Duplicates: p.Duplicates, Quarantined: p.Quarantined}
+	d := streamJSON{Stream: p.Stream, Read: p.Read, New: p.New, Duplicates: p.Duplicates, Quarantined: p.Quarantined, Unknown: p.Unknown}
 	if p.Remaining >= 0 {
 		d.Remaining = &p.Remaining
 	}
@@ -217,8 +219,11 @@ func printCollected(c *call, p inventory.Progress, peek bool) error {
 	if peek {
 		fmt.Fprintln(c.out, "They were only looked at, and are where they were.")
 	}
+	if n := p.Total().Unknown; n > 0 {
+		fmt.Fprintf(c.out, "%s in no form that is known: see class unknown of spillway triage\n", count(int(n), "record"))
+	}
 	if n := p.Total().Quarantined; n > 0 {
-		fmt.Fprintf(c.out, "%s could not be decoded: spillway quarantine list\n", count(n, "record"))
+		fmt.Fprintf(c.out, "%s could not be stored as dead letters: spillway quarantine list\n", count(n, "record"))
 	}
 	return nil
 }

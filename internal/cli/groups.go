@@ -73,7 +73,7 @@ func triageOf(ctx context.Context, cfg *config.Config, s *inventory.Store) (inve
 	if err != nil {
 		return inventory.Triage{}, err
 	}
-	return s.Triage(ctx, inventory.TriageOptions{Redact: redact.Text})
+	return s.Triage(ctx, inventory.TriageOptions{Redact: redact.Text, Thresholds: cfg.Triage.Thresholds})
 }
 
 func listGroups(ctx context.Context, c *call, f groupFilter) error {

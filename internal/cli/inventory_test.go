@@ -29,7 +29,7 @@ import (
 //
 //	fail N TOPIC/GROUP@VERSION CLASS TEXT...   N messages are dead-lettered, a second apart; # is their number
 //	park N TOPIC/GROUP, retry N TOPIC/GROUP    N messages wait
-//	bare N STREAM                              N records that nobody can decode
+//	bare N STREAM                              N records in no form that is known
 //	wait DURATION
 //
 // GROUP1 stands for the first group that was listed, and so on.

@@ -15,7 +15,7 @@ import (
 func quarantineListVerb() verb {
 	return verb{
 		name:    "quarantine list",
-		summary: "list records that could not be decoded",
+		summary: "list records that could not become dead letters",
 		detail: `They are kept as they came. With --payloads the JSON forms have the payloads, in
 base64; headers are redacted.`,
 		examples: []string{"spillway quarantine list", "spillway quarantine list --output jsonl --payloads > records.jsonl"},

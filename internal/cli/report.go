@@ -245,7 +245,7 @@ func printReport(c *call, r reportJSON, f form) error {
 		facts = append(facts, fmt.Sprintf("the oldest has waited for %s: %s", triage.Span(r.Until.Sub(*r.Oldest.Oldest)), r.Oldest.Group))
 	}
 	if r.Quarantined > 0 {
-		facts = append(facts, fmt.Sprintf("%s could not be decoded: spillway quarantine list", number(r.Quarantined)))
+		facts = append(facts, fmt.Sprintf("%s could not be stored as dead letters: spillway quarantine list", number(r.Quarantined)))
 	}
 	facts = append(facts, "streams: "+strings.Join(r.Streams, ", "))
 	for _, fact := range facts {

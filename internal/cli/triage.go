@@ -13,7 +13,6 @@ import (
 
 	"github.com/spillway-mq/spillway/config"
 	"github.com/spillway-mq/spillway/inventory"
-	"github.com/spillway-mq/spillway/poison"
 	"github.com/spillway-mq/spillway/triage"
 )
 
@@ -27,7 +26,8 @@ one pass with bounded memory. A group is error class, consumer version and
 signature. Lines that are no dead letter are counted and located, and the rest
 goes on. Dead letters with the same deadLetterId count once.
 
-The table shows recurring groups first, then the largest. --output json and
+Thresholds are also keys of the configuration, in the section triage; a flag comes
+before them. The table shows recurring groups first, then the largest. --output json and
 jsonl show all of them in a form that is stable.`,
 		examples: []string{
 			"# What is open?",
@@ -60,9 +60,17 @@ jsonl show all of them in a form that is stable.`,
 			fs.IntVar(&o.thresholds.ManyEpisodes, "many-episodes", t.ManyEpisodes, "failures in `N` episodes or more are structural")
 			fs.DurationVar(&o.thresholds.Silence, "silence", t.Silence, "a silence of this `TIME` or less ends no episode")
 			fs.Float64Var(&o.thresholds.Density, "density", t.Density, "nor does one of `N` times the usual one or less")
-			fs.IntVar(&o.limits.Signatures, "max-signatures", 500, "`N` signatures of a consumer are told apart")
-			fs.IntVar(&o.limits.Groups, "max-groups", 5000, "`N` groups are told apart")
-			return func(ctx context.Context, c *call) error { return printTriage(ctx, c, o) }
+			l := triage.Limits{}.WithDefaults()
+			fs.IntVar(&o.limits.Signatures, "max-signatures", l.Signatures, "`N` signatures of a consumer are told apart")
+			fs.IntVar(&o.limits.Groups, "max-groups", l.Groups, "`N` groups are told apart")
+			return func(ctx context.Context, c *call) error {
+				cfg, err := c.load()
+				if err != nil {
+					return err
+				}
+				o.configured(cfg, fs)
+				return printTriage(ctx, c, cfg, o)
+			}
 		},
 	}
 }
@@ -76,7 +84,30 @@ type triageOptions struct {
 	limits     triage.Limits
 }
 
-func printTriage(ctx context.Context, c *call, o triageOptions) error {
+// configured takes what the configuration says where the command line says
+// nothing.
+func (o *triageOptions) configured(cfg *config.Config, fs *flag.FlagSet) {
+	t, d := cfg.Triage, cfg.Triage.WithDefaults()
+	l := triage.Limits{Signatures: t.MaxSignatures, Groups: t.MaxGroups}.WithDefaults()
+	take := map[string]func(){
+		"handful":        func() { o.thresholds.Handful = d.Handful },
+		"share":          func() { o.thresholds.Share = d.Share },
+		"mixed-share":    func() { o.thresholds.MixedShare = d.MixedShare },
+		"short":          func() { o.thresholds.Short = d.Short },
+		"many-days":      func() { o.thresholds.ManyDays = d.ManyDays },
+		"many-episodes":  func() { o.thresholds.ManyEpisodes = d.ManyEpisodes },
+		"silence":        func() { o.thresholds.Silence = d.Silence },
+		"density":        func() { o.thresholds.Density = d.Density },
+		"max-signatures": func() { o.limits.Signatures = l.Signatures },
+		"max-groups":     func() { o.limits.Groups = l.Groups },
+	}
+	fs.Visit(func(f *flag.Flag) { delete(take, f.Name) })
+	for _, from := range take {
+		from()
+	}
+}
+
+func printTriage(ctx context.Context, c *call, cfg *config.Config, o triageOptions) error {
 	if err := o.thresholds.Validate(); err != nil {
 		return usagef("%w", err)
 	}
@@ -86,7 +117,7 @@ func printTriage(ctx context.Context, c *call, o triageOptions) error {
 	if o.input == "" {
 		return triageInventory(ctx, c, o)
 	}
-	redactor, err := poison.NewRedactor(poison.Redaction{})
+	redactor, err := redactor(cfg)
 	if err != nil {
 		return err
 	}
@@ -136,6 +167,9 @@ func triageInventory(ctx context.Context, c *call, o triageOptions) error {
 			return err
 		}
 		if err := writeReport(c, o, new(triage.Pass), t.Report); err != nil {
+			return err
+		}
+		if err := tellStale(ctx, c.Stderr, s); err != nil {
 			return err
 		}
 		if t.Messages == 0 {

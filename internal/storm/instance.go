@@ -15,7 +15,8 @@ import (
 
 // instance is a broker of the storm's own, which scripts/brokers runs.
 type instance struct {
-	name    string // for scripts/brokers
+	name    string   // for scripts/brokers
+	clients []string // modules
 	script  string
 	version string
 }
@@ -47,7 +48,8 @@ func (i *instance) Stop(ctx context.Context) error {
 	return err
 }
 
-func (i *instance) Version() string { return i.version }
+func (i *instance) Version() string   { return i.version }
+func (i *instance) Clients() []string { return i.clients }
 
 // ctl runs the broker's own command.
 func (i *instance) ctl(ctx context.Context, args ...string) (stdout string, err error) {

@@ -31,6 +31,8 @@ type kafkaTarget struct {
 // is committed later, and a group that lost its session takes its time to notice.
 const aftermath = 12 * time.Second
 
+var kafkaClients = []string{"github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama"}
+
 func (t *kafkaTarget) Start(ctx context.Context) error {
 	variables, err := t.start(ctx)
 	if err != nil {

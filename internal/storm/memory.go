@@ -23,6 +23,7 @@ func (t *memoryTarget) Start(context.Context) error {
 
 func (t *memoryTarget) Stop(ctx context.Context) error { return t.broker.Close(ctx) }
 func (t *memoryTarget) Version() string                { return "of this module" }
+func (t *memoryTarget) Clients() []string              { return nil }
 func (t *memoryTarget) URL() string                    { return "memory://" }
 func (t *memoryTarget) Via(string) string              { return t.URL() }
 func (t *memoryTarget) Addr() string                   { return "" }

@@ -23,6 +23,8 @@ type rabbitTarget struct {
 	url *url.URL
 }
 
+var rabbitClients = []string{"github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go"}
+
 func (t *rabbitTarget) Start(ctx context.Context) error {
 	variables, err := t.start(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ func (r *Report) Print(w io.Writer) error {
 	c := r.Config
 	p.row("STORM", "")
 	p.row("broker", "%s %s", c.Broker, r.Version)
-	p.row("built with", "%s", strings.Join(versions(), ", "))
+	p.row("built with", "%s", strings.Join(versions(r.Clients), ", "))
 	p.row("seed", "%d", c.Seed)
 	p.row("faults for", "%s, quiet after another %s", c.Duration, r.Drained.Round(100*time.Millisecond))
 	p.row("messages", "%d published, %d confirmed, to %s", r.Published, r.Confirmed, plural(r.Groups, "group"))
@@ -121,18 +121,18 @@ func (r *Report) printDetails(w io.Writer) error {
 	return err
 }
 
-// versions are those of Go and of what stands between Spillway and a broker.
-func versions() []string {
+const watermillPath = "github.com/ThreeDotsLabs/watermill"
+
+// versions are those of Go, Watermill and the broker's clients.
+func versions(clients []string) []string {
 	v := []string{runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
 	for _, dep := range info.Deps {
-		for _, part := range []string{"/watermill", "amqp091-go", "sarama", "service/sqs"} {
-			if strings.Contains(dep.Path, part) {
-				v = append(v, path.Base(strings.TrimSuffix(dep.Path, "/v3"))+" "+dep.Version)
-			}
+		if dep.Path == watermillPath || slices.Contains(clients, dep.Path) {
+			v = append(v, path.Base(strings.TrimSuffix(dep.Path, "/v3"))+" "+dep.Version)
 		}
 	}
 	return v

@@ -35,6 +35,8 @@ type sqsTarget struct {
 // over, and let Drain see soon what is delayed.
 const sqsOptions = "&visibility=6s&pollWait=5s&maxDelay=8s"
 
+var sqsClients = []string{"github.com/ThreeDotsLabs/watermill-aws", "github.com/aws/aws-sdk-go-v2/service/sqs"}
+
 func (t *sqsTarget) Start(ctx context.Context) error {
 	variables, err := t.start(ctx)
 	if err != nil {

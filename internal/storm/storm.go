@@ -74,8 +74,9 @@ const watchers = 2
 // Report is what a storm did, and what came of it.
 type Report struct {
 	Config  Config
-	Groups  int    // on the topic
-	Version string // of the broker
+	Groups  int      // on the topic
+	Version string   // of the broker
+	Clients []string // modules
 	Faults  map[string]int
 	// Lives is how many processes there were, and Killed how many of them did not
 	// end in good order during the faults; played processes always do.
@@ -247,7 +248,7 @@ func (d *driver) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	d.say("checking %d events", len(h.Events))
-	r := &Report{Config: d.cfg, Groups: len(d.groups), Version: d.target.Version(), Faults: d.faults, Drained: drained, Mended: mended, Held: held, Result: Check(h)}
+	r := &Report{Config: d.cfg, Groups: len(d.groups), Version: d.target.Version(), Clients: d.target.Clients(), Faults: d.faults, Drained: drained, Mended: mended, Held: held, Result: Check(h)}
 	r.Lives = d.lives
 	for _, s := range slices.Concat(d.acting, d.watching, []*slot{d.producer}) {
 		r.Lives += s.lives

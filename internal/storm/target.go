@@ -20,6 +20,8 @@ type Target interface {
 	Stop(context.Context) error
 	// Version of the broker, once started.
 	Version() string
+	// Clients are the modules that the adapter reaches it with.
+	Clients() []string
 	// URL of the broker, once started. Via is the same at another address, which
 	// is the proxy's.
 	URL() string
@@ -112,11 +114,13 @@ const scopeNobody = "nobody"
 
 // targets by name.
 var targets = map[string]func() Target{
-	"kafka":     func() Target { return &kafkaTarget{instance: instance{name: "kafkastorm"}} },
-	"memory":    func() Target { return newMemoryTarget() },
-	"rabbitmq":  func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm"}} },
-	"rabbitmq4": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmq4"}} },
-	"sqs":       func() Target { return &sqsTarget{instance: instance{name: "sqsstorm"}} },
+	"kafka":    func() Target { return &kafkaTarget{instance: instance{name: "kafkastorm", clients: kafkaClients}} },
+	"memory":   func() Target { return newMemoryTarget() },
+	"rabbitmq": func() Target { return &rabbitTarget{instance: instance{name: "rabbitmqstorm", clients: rabbitClients}} },
+	"rabbitmq4": func() Target {
+		return &rabbitTarget{instance: instance{name: "rabbitmq4storm", clients: rabbitClients}}
+	},
+	"sqs": func() Target { return &sqsTarget{instance: instance{name: "sqsstorm", clients: sqsClients}} },
 }
 
 // NewTarget returns the broker of that name.

@@ -35,9 +35,9 @@ func (in *input) body() (envelope.DeadLetter, bool) {
 
 	// The body can be from anywhere: bounded and redacted as headers are, and
 	// without a say in which dead letter it is.
-	s := envelope.State{ConsumerGroup: d.Consumer.Group, Source: d.Source.Position, TraceID: d.TraceID, MessageType: d.FailedMessage.Type, Aggregate: d.FailedMessage.Aggregate}
+	s := envelope.State{Broker: in.Broker, DeadLetteredAt: d.Failure.FailedAt, ConsumerGroup: d.Consumer.Group, Source: d.Source.Position, TraceID: d.TraceID, MessageType: d.FailedMessage.Type, Aggregate: d.FailedMessage.Aggregate}
 	envelope.Keys{}.Describe(&s, in.Headers)
-	d.ID = in.id(s)
+	d.ID = idOf(in.Record, in.Stream, s)
 	d.TraceID, d.FailedMessage.Type, d.FailedMessage.Aggregate = name(s.TraceID), name(s.MessageType), name(s.Aggregate)
 	d.Producer.Version, d.Producer.SchemaVersion = name(cmp.Or(d.Producer.Version, s.ProducerVersion)), name(cmp.Or(d.Producer.SchemaVersion, s.SchemaVersion))
 	d.Consumer = envelope.ConsumerInfo{Group: name(d.Consumer.Group), Handler: name(d.Consumer.Handler), Version: name(d.Consumer.Version)}

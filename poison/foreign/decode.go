@@ -48,7 +48,9 @@ type From struct {
 // Decode reads the dead letter that a drained record is, in the first format of
 // the table in the package's comment that recognises it, and says which that
 // was. It does not fail: a record that no format recognises has class unknown,
-// and its failure is as old as the record's own timestamp.
+// its failure is as old as the record's own timestamp, its source is where it
+// lay, and its error text is what a header or field with a name like error says,
+// or else a sentence that is the same for all of the stream.
 //
 // Payload, key and headers of the record are in the result as they are, except
 // for Spillway's own headers, and for a body that is a dead letter in JSON,
@@ -66,7 +68,7 @@ func Decode(r adapters.Record, from From) (envelope.DeadLetter, Format) {
 			return d, f.name
 		}
 	}
-	return in.deadLetter(told{failedAt: r.Position.Timestamp}), FormatUnknown
+	return in.unknown(), FormatUnknown
 }
 
 // formats in the order in which they are tried: what we wrote for a dead letter
@@ -128,18 +130,8 @@ func (in *input) deadLetter(t told) envelope.DeadLetter {
 	s.Source.Topic = name(t.source.Topic)
 	s.Message, s.Truncated = envelope.ErrorText(in.Redactor.Text(t.message))
 	envelope.Keys{}.Describe(&s, in.Headers)
-	s.DeadLetterID = in.id(s)
+	s.DeadLetterID = idOf(in.Record, in.Stream, s)
 	d := envelope.FromState(s, in.ID, in.Key, in.Headers, in.Payload)
 	d.Failure.Attempts = min(max(t.attempts, 0), envelope.MaxCount) // which may be none
 	return d
-}
-
-// id is that of the record which was drained, where that has a position: what
-// others say of the first one is not enough to take two records for one.
-func (in *input) id(s envelope.State) string {
-	of := envelope.State{Broker: in.Broker, ConsumerGroup: s.ConsumerGroup, Source: in.Position}
-	if in.Position.Partition == nil || in.Position.Offset == nil {
-		of.Source = envelope.Position{Topic: cmp.Or(s.Source.Topic, in.Stream)}
-	}
-	return envelope.DeadLetterID(of, in.ID, in.Payload)
 }

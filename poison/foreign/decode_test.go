@@ -140,10 +140,43 @@ func TestDecodeOfNothingKnown(t *testing.T) {
 	want := envelope.DeadLetter{
 		FailedMessage: envelope.FailedMessage{ID: r.ID, Key: r.Key, Payload: r.Payload, Headers: r.Headers},
 		Failure:       envelope.FailureInfo{Class: failure.ClassUnknown, Nature: failure.NatureUnknown, FirstAttemptAt: at, FailedAt: at},
-		Source:        envelope.SourceInfo{Broker: "kafka"},
+		Source:        envelope.SourceInfo{Broker: "kafka", Position: r.Position},
 	}
+	want.Failure.Message = `no evidence of a failure: lay in stream "errors"`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Who is not known may still have said what went wrong.
+func TestDecodeOfNothingKnownFindsTheErrorsText(t *testing.T) {
+	t.Parallel()
+	const none = `no evidence of a failure: lay in stream "errors"`
+	for name, test := range map[string]struct {
+		headers []adapters.Header
+		payload string
+		want    string
+	}{
+		"header":              {[]adapters.Header{text("X-Error-Message", "no customer 7")}, `{"error":"body"}`, "no customer 7"},
+		"the last header":     {[]adapters.Header{text("error", "first"), text("error", "second")}, "", "second"},
+		"the most telling":    {[]adapters.Header{text("error", "E7"), text("errorDescription", "no customer")}, "", "no customer"},
+		"Azure":               {[]adapters.Header{text("DeadLetterReason", "MaxDeliveryCountExceeded")}, "", "MaxDeliveryCountExceeded"},
+		"empty header":        {[]adapters.Header{text("error", " ")}, "", none},
+		"a broker's own":      {[]adapters.Header{{Key: "error", Value: []byte("x"), Type: "system"}}, "", none},
+		"field":               {nil, `{"order":7,"error":" boom "}`, "boom"},
+		"object":              {nil, `{"error":{"code":7,"message":"boom"}}`, "boom"},
+		"two alike":           {nil, `{"error":"b","ERROR":"a"}`, "a"},
+		"no text":             {nil, `{"error":true,"err":["x"],"exception":{"a":1}}`, none},
+		"of the business":     {nil, `{"reason":"changed her mind","status":"returned"}`, none},
+		"no JSON":             {nil, `{"error":`, none},
+		"secrets stay hidden": {nil, `{"error":"login failed: password=hunter2"}`, "login failed: password=<q>"},
+	} {
+		r := drained(test.headers...)
+		r.Payload = []byte(test.payload)
+		d, format := foreign.Decode(r, foreign.From{})
+		if d.Failure.Message != test.want || d.Failure.Class != failure.ClassUnknown || format != foreign.FormatUnknown {
+			t.Errorf("%s: %q of class %q in format %q, want %q", name, d.Failure.Message, d.Failure.Class, format, test.want)
+		}
 	}
 }
 

@@ -75,9 +75,10 @@
 // also lets a producer write the beginning of x-death.
 //
 // The id of a dead letter that others wrote is that of the record which was
-// drained: its position there, or else its message id and payload. What headers
-// and bodies say of the first position, or of an id, is shown and never makes
-// two records one.
+// drained: its position there, or else its message id, body and headers, which
+// tell one death from the next. Without a message id it takes a time of death,
+// or else the id is drawn. What headers and bodies say of the first position, or
+// of an id, is shown and never makes two records one.
 //
 // # Failure modes
 //

@@ -91,7 +91,7 @@ func RabbitMQ(r adapters.Record, names adapters.Names) (envelope.DeadLetter, boo
 	}
 	s.Message, s.Truncated = envelope.ErrorText(last.text())
 	envelope.Keys{}.Describe(&s, r.Headers)
-	s.DeadLetterID = envelope.DeadLetterID(s, r.ID, r.Payload)
+	s.DeadLetterID = idOf(r, r.Position.Topic, s)
 	d := envelope.FromState(s, r.ID, r.Key, r.Headers, r.Payload)
 	d.Failure.Attempts = attempt // which may be none
 	return d, true
@@ -151,7 +151,7 @@ func groupOf(names adapters.Names, topic, stream string) string {
 
 func valueOf(headers []adapters.Header, key string) []byte {
 	for _, h := range headers {
-		if h.Key == key {
+		if strings.EqualFold(h.Key, key) {
 			return h.Value
 		}
 	}

@@ -65,6 +65,6 @@ func (in *input) sqs() (envelope.DeadLetter, bool) {
 	s.Message, s.Truncated = envelope.ErrorText(t.message)
 	s.DueAt, s.Hops, s.DeadLetterID, s.DeadLetteredAt = time.Time{}, 0, "", time.Time{}
 	envelope.Keys{}.Describe(&s, in.Headers)
-	s.DeadLetterID = envelope.DeadLetterID(s, in.ID, in.Payload)
+	s.DeadLetterID = idOf(in.Record, in.Stream, s)
 	return envelope.FromState(s, in.ID, in.Key, in.Headers, in.Payload), true
 }

@@ -115,7 +115,7 @@ func (s *scanner) step() {
 			s.chunk()
 		}
 	case clsLetter:
-		if !s.simple() && !s.textual() {
+		if !s.codePoint() && !s.simple() && !s.textual() {
 			s.chunk()
 		}
 	case clsHigh:
@@ -123,6 +123,24 @@ func (s *scanner) step() {
 	default:
 		s.punctuation(c)
 	}
+}
+
+// codePoint takes U+000B: which character it is that a document may not have
+// says nothing of the cause.
+func (s *scanner) codePoint() bool {
+	b, i := s.b, s.i
+	if b[i] != 'U' || s.at(i+1) != '+' {
+		return false
+	}
+	j := i + 2
+	for j < len(b) && isHexDigit(b[j]) {
+		j++
+	}
+	if n := j - i - 2; n < 4 || n > 6 || j < len(b) && isWordByte(b[j]) {
+		return false
+	}
+	s.put(j, "U+"+phHex, "code point")
+	return true
 }
 
 // simple takes a word of letters with a blank or the like after it, which most

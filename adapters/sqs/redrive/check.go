@@ -54,6 +54,7 @@ type node struct {
 
 	role     adapters.Stream
 	declared bool // the application says so
+	live     bool // see Options.Live
 	policy   *redrivePolicy
 	allowed  *allowPolicy
 	target   *node // nil if the policy names none that was exported
@@ -79,7 +80,7 @@ func (c *check) addAs(s adapters.Severity, rule string, n *node, message, fix st
 
 // node looks at a queue by itself.
 func (c *check) node(export Export) *node {
-	n := &node{Export: export}
+	n := &node{Export: export, live: c.opts.Live}
 	c.identify(n)
 	c.attributes(n)
 	c.values(n)
@@ -193,6 +194,12 @@ var numbers = []struct {
 	{"KmsDataKeyReusePeriodSeconds", 60, 86_400, -1},
 }
 
+// hides reports whether a live server does not tell an attribute.
+func (n *node) hides(name string) bool {
+	_, there := n.Attributes[name]
+	return n.live && !there
+}
+
 var words = map[string][]string{
 	"FifoQueue":                 {"true", "false"},
 	"ContentBasedDeduplication": {"true", "false"},
@@ -210,7 +217,7 @@ func (n *node) number(name string) (int, bool) {
 		}
 		raw, there := n.Attributes[name]
 		if !there {
-			return a.absent, a.absent >= 0
+			return a.absent, a.absent >= 0 && !n.hides(name)
 		}
 		v, err := strconv.Atoi(raw)
 		return v, err == nil && wholeNumber.MatchString(raw) && v >= a.least && v <= a.most
@@ -315,6 +322,10 @@ func (c *check) edge(s, d *node) {
 
 	mine, ok := s.number("MessageRetentionPeriod")
 	its, itsOK := d.number("MessageRetentionPeriod")
+	if (!ok || !itsOK) && (s.hides("MessageRetentionPeriod") || d.hides("MessageRetentionPeriod")) {
+		c.add("retention-unknown", s, fmt.Sprintf("the server does not tell how long it, or its dead letter queue %s, keeps messages, so that they cannot be compared", d.label),
+			"nothing, if this is not AWS; else look at MessageRetentionPeriod there")
+	}
 	if ok && itsOK && its <= mine {
 		reason := "the age of a message counts from when it was first sent, so it expires too early here"
 		if s.id.fifo() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -311,6 +312,9 @@ func (c *check) application(g *graph, n *node) {
 	if hides {
 		c.visibility(n, visibility)
 	}
+	if v, ok := n.number("ReceiveMessageWaitTimeSeconds"); ok && v == 0 && a.Poll == NoPoll {
+		c.add("short-poll", n, "ReceiveMessageWaitTimeSeconds is 0, and receives ask for no wait: each looks at some of the servers of SQS only", "set ReceiveMessageWaitTimeSeconds to 20, or ask for a wait")
+	}
 	if n.policy == nil || n.policy.count == 0 {
 		return
 	}
@@ -325,6 +329,7 @@ func (c *check) application(g *graph, n *node) {
 const (
 	maxDelay       = 900 * time.Second
 	scheduleMargin = time.Hour
+	maxPoll        = 20 * time.Second
 )
 
 func wait(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
@@ -345,6 +350,13 @@ func (c *check) visibility(n *node, seconds int) {
 	if visibility == 0 {
 		return // which is said by a rule of its own
 	}
+	poll := maxPoll
+	if a.Poll > 0 {
+		poll = a.Poll
+	}
+	if visibility < poll {
+		c.add("visibility-poll", n, fmt.Sprintf("VisibilityTimeout is %d s, and a long poll takes up to %v: an answer that is late brings what is visible again", seconds, poll), fmt.Sprintf("set VisibilityTimeout to %d or more", int((poll+time.Second-1)/time.Second)))
+	}
 	switch {
 	case a.HandlerTimeout > 0 && a.Heartbeat == NoHeartbeat && visibility < a.HandlerTimeout:
 		c.add("visibility-handler", n, fmt.Sprintf("VisibilityTimeout is %d s, the handler may run for %v, and nothing extends it", seconds, a.HandlerTimeout), "set VisibilityTimeout above the handler's limit, or use a heartbeat")
@@ -362,7 +374,8 @@ func (c *check) visibility(n *node, seconds int) {
 	}
 }
 
-// topics looks for two topics in one queue.
+// topics looks for two topics in one queue, and for queues that their topics'
+// names do not lead to.
 func (c *check) topics() {
 	byQueue := map[string][]string{}
 	topics := c.opts.Application.Topics
@@ -373,12 +386,41 @@ func (c *check) topics() {
 		if all := byQueue[name]; len(all) > 1 {
 			c.add("name-collision", &node{label: name}, fmt.Sprintf("it is the queue of the topics %s", strings.Join(all, ", ")), "give one of them another name")
 		}
+		for _, topic := range byQueue[name] {
+			if isCut(topic, name) {
+				c.add("name-truncated", &node{label: name}, fmt.Sprintf("its name is that of %s, cut, with a hash at the end: SQS allows %d characters", quote(topic), maxName), "give it a shorter name, or the queue one of your own")
+			}
+		}
 	}
+}
+
+// cutName is the form of a queue's name that was cut: a hash keeps it unique.
+var cutName = regexp.MustCompile(`^(.+)-[0-9a-f]{8}(\.fifo)?$`)
+
+// isCut reports whether the name of a queue is that of its topic, cut. What is no
+// letter or digit, or the like, is another character in the queue's.
+func isCut(topic, name string) bool {
+	m := cutName.FindStringSubmatch(name)
+	if m == nil || len(m[1]) >= len(topic) {
+		return false
+	}
+	head := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, topic)
+	return strings.HasPrefix(head, m[1])
 }
 
 // live looks at how many messages lie where.
 func (c *check) live(n *node) {
 	number := func(name string) int { v, _ := strconv.Atoi(n.Attributes[name]); return v }
+	if keeps, ok := n.number("MessageRetentionPeriod"); ok && n.role == adapters.StreamDeadLetter {
+		if age := c.opts.Application.Oldest[n.label]; age > wait(keeps)/4*3 {
+			c.add("dlq-old", n, fmt.Sprintf("its oldest message is %v old, and it keeps messages for %s", age, span(keeps)), "collect them before then: spillway collect")
+		}
+	}
 	if v := number("ApproximateNumberOfMessages"); v > 0 && n.role == adapters.StreamDeadLetter {
 		c.add("dlq-not-empty", n, fmt.Sprintf("it holds about %d %s", v, plural(v, "message", "messages")), "look at them: spillway triage")
 	}

@@ -26,6 +26,9 @@ type Options struct {
 	// Partial means that there are more queues than exports: a target that is
 	// not among them is then a warning.
 	Partial bool
+	// Live means that the attributes were read from a server just now: one that
+	// is absent is then not known. Of an export it has its default.
+	Live bool
 	// Application is what is known about the consumers.
 	Application Application
 }
@@ -44,6 +47,10 @@ const (
 // NoHeartbeat as [Application].Heartbeat says that nothing extends the
 // visibility of a message while its handler runs.
 const NoHeartbeat time.Duration = -1
+
+// NoPoll as [Application].Poll says that receives ask for no wait, so that the
+// queue's own holds.
+const NoPoll time.Duration = -1
 
 // Application is what consumers do with the queues. A zero field is not known,
 // and the rules that need it are silent.
@@ -70,10 +77,15 @@ type Application struct {
 	HandlerTimeout time.Duration
 	// Heartbeat is the interval at which visibility is extended, or NoHeartbeat.
 	Heartbeat time.Duration
+	// Poll is the wait that each receive asks for, or NoPoll.
+	Poll time.Duration
 	// LambdaTimeout is the time limit of the function that reads the queue.
 	LambdaTimeout time.Duration
 	// ParkingInterval is the time between two looks at a parked message.
 	ParkingInterval time.Duration
+	// Oldest is the age of the oldest message by the name of the queue, as the
+	// metric ApproximateAgeOfOldestMessage has it.
+	Oldest map[string]time.Duration
 	// NoDeduplicationIDs means that messages are sent to FIFO queues without
 	// deduplication ids of their own.
 	NoDeduplicationIDs bool
@@ -113,12 +125,20 @@ func (o Options) Validate() error {
 	if a.Heartbeat < 0 && a.Heartbeat != NoHeartbeat {
 		errs = append(errs, fmt.Errorf("heartbeat: %v is negative", a.Heartbeat))
 	}
+	if a.Poll < 0 && a.Poll != NoPoll || a.Poll > maxPoll {
+		errs = append(errs, fmt.Errorf("poll: %v is not between 0 and %v", a.Poll, maxPoll))
+	}
+	for name, d := range a.Oldest {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("oldest: %v of %s is negative", d, name))
+		}
+	}
 	slices.SortFunc(errs, func(a, b error) int { return bytes.Compare([]byte(a.Error()), []byte(b.Error())) })
 	return errors.Join(errs...)
 }
 
 // ParseApplication reads an [Application] from JSON, in which durations are
-// texts such as "90s", and heartbeat may be "off".
+// texts such as "90s", and heartbeat and poll may be "off".
 func ParseApplication(data []byte) (Application, error) {
 	if _, f := parseJSON(data); f != nil {
 		if f.line > 0 {
@@ -137,8 +157,10 @@ func ParseApplication(data []byte) (Application, error) {
 		Batch              int                        `json:"batch"`
 		HandlerTimeout     duration                   `json:"handlerTimeout"`
 		Heartbeat          duration                   `json:"heartbeat"`
+		Poll               duration                   `json:"poll"`
 		LambdaTimeout      duration                   `json:"lambdaTimeout"`
 		ParkingInterval    duration                   `json:"parkingInterval"`
+		Oldest             map[string]duration        `json:"oldest"`
 		NoDeduplicationIDs bool                       `json:"noDeduplicationIds"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -151,7 +173,13 @@ func ParseApplication(data []byte) (Application, error) {
 		Schedule: time.Duration(d.Schedule), MaxBackoff: time.Duration(d.MaxBackoff), Drain: time.Duration(d.Drain),
 		Batch: d.Batch, HandlerTimeout: time.Duration(d.HandlerTimeout), Heartbeat: time.Duration(d.Heartbeat),
 		LambdaTimeout: time.Duration(d.LambdaTimeout), ParkingInterval: time.Duration(d.ParkingInterval),
-		NoDeduplicationIDs: d.NoDeduplicationIDs,
+		NoDeduplicationIDs: d.NoDeduplicationIDs, Poll: time.Duration(d.Poll),
+	}
+	if d.Oldest != nil {
+		a.Oldest = make(map[string]time.Duration, len(d.Oldest))
+		for name, age := range d.Oldest {
+			a.Oldest[name] = time.Duration(age)
+		}
 	}
 	return a, Options{Application: a}.Validate()
 }

@@ -573,3 +573,57 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Where the rules about polls, names and age are silent.
+func TestPollsNamesAndAgeThatAreWell(t *testing.T) {
+	t.Parallel()
+	queues := func(source, deadLetter map[string]any) []redrive.Export {
+		t.Helper()
+		source["RedrivePolicy"] = policy(arnDLQ, 5)
+		var all []redrive.Export
+		for url, attributes := range map[string]map[string]any{urlSource: source, urlDLQ: deadLetter} {
+			more, findings := redrive.Parse("queues.json", export(url, attributes))
+			if len(findings) > 0 {
+				t.Fatal(findings)
+			}
+			all = append(all, more...)
+		}
+		return all
+	}
+	long := strings.Repeat("a", 90)
+	for name, test := range map[string]struct {
+		source, deadLetter map[string]any
+		opts               redrive.Options
+		want               string // the one rule of these that is found
+	}{
+		"visibility of a long poll":             {map[string]any{"VisibilityTimeout": "20"}, nil, redrive.Options{}, ""},
+		"visibility of the application's poll":  {map[string]any{"VisibilityTimeout": "5"}, nil, redrive.Options{Application: redrive.Application{Poll: 5 * time.Second}}, ""},
+		"visibility below it":                   {map[string]any{"VisibilityTimeout": "4"}, nil, redrive.Options{Application: redrive.Application{Poll: 5 * time.Second}}, "visibility-poll"},
+		"short polls, if anybody knew":          {map[string]any{"ReceiveMessageWaitTimeSeconds": "0"}, nil, redrive.Options{}, ""},
+		"clients ask for a wait":                {map[string]any{"ReceiveMessageWaitTimeSeconds": "0"}, nil, redrive.Options{Application: redrive.Application{Poll: time.Second}}, ""},
+		"the queue has a wait":                  {map[string]any{"ReceiveMessageWaitTimeSeconds": "20"}, nil, redrive.Options{Application: redrive.Application{Poll: redrive.NoPoll}}, ""},
+		"absent, and its default is no wait":    {map[string]any{}, nil, redrive.Options{Application: redrive.Application{Poll: redrive.NoPoll}}, "short-poll"},
+		"a topic as its queue is named":         {map[string]any{}, nil, redrive.Options{Application: redrive.Application{Topics: map[string]string{"pedidos": "pedidos"}}}, ""},
+		"a topic with a queue of another name":  {map[string]any{}, nil, redrive.Options{Application: redrive.Application{Topics: map[string]string{long: "pedidos"}}}, ""},
+		"three quarters of the retention":       {map[string]any{}, nil, redrive.Options{Application: redrive.Application{Oldest: map[string]time.Duration{"pedidos-dlq": 252 * time.Hour}}}, ""},
+		"more than three quarters":              {map[string]any{}, nil, redrive.Options{Application: redrive.Application{Oldest: map[string]time.Duration{"pedidos-dlq": 252*time.Hour + 1}}}, "dlq-old"},
+		"of a source":                           {map[string]any{}, nil, redrive.Options{Application: redrive.Application{Oldest: map[string]time.Duration{"pedidos": 95 * time.Hour}}}, ""},
+		"a retention that a file does not tell": {map[string]any{}, map[string]any{}, redrive.Options{}, "dlq-retention-short"},
+		"that a live server does not tell":      {map[string]any{}, map[string]any{}, redrive.Options{Live: true}, "retention-unknown"},
+		"of which it tells the source's":        {map[string]any{"MessageRetentionPeriod": "345600"}, map[string]any{}, redrive.Options{Live: true}, "retention-unknown"},
+	} {
+		if test.deadLetter == nil {
+			test.deadLetter = map[string]any{"MessageRetentionPeriod": "1209600"}
+		}
+		mine := []string{"visibility-poll", "short-poll", "name-truncated", "dlq-old", "dlq-retention-short", "retention-unknown"}
+		var got []string
+		for _, f := range redrive.Check(queues(test.source, test.deadLetter), test.opts).Findings {
+			if slices.Contains(mine, f.Rule) {
+				got = append(got, f.Rule)
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func fixture(t *testing.T, name string) redrive.Report {
 		}
 		return data
 	}
-	opts := redrive.Options{Partial: name == "redrive-dangling.warning"}
+	opts := redrive.Options{Partial: name == "redrive-dangling.warning", Live: name == "retention-unknown"}
 	if name == "exclude-unused" {
 		opts.Exclude = []string{"gone-*"}
 	}

@@ -1,10 +1,12 @@
 package sqsfake
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,10 +36,11 @@ func (f Fault) String() string {
 // Effect is what a fault does. Make it with one of the functions that return
 // one: [Fail], [FailAfter], [Refuse], [Drop], [Hold], [Delay].
 type Effect struct {
-	kind  kind
-	code  string
-	until <-chan struct{}
-	delay time.Duration
+	kind    kind
+	code    string
+	until   <-chan struct{}
+	delay   time.Duration
+	entries []int // of a batch
 }
 
 type kind string
@@ -49,6 +52,9 @@ const (
 	dropping     kind = "drop"
 	holding      kind = "hold"
 	delaying     kind = "delay"
+
+	failingEntries kind = "fail entries"
+	losingEntries  kind = "lose entries"
 )
 
 // Fail answers with an error and has no other effect. The code is one that SDKs
@@ -73,6 +79,18 @@ func Hold(release <-chan struct{}) Effect { return Effect{kind: holding, until: 
 // Delay keeps the call for d, otherwise like [Hold].
 func Delay(d time.Duration) Effect { return Effect{kind: delaying, delay: d} }
 
+// FailEntries answers a batch with an error for the entries at these positions,
+// counted from 0, which have no other effect; the others are carried out. Positions
+// that the batch does not have are ignored. Like AWS, codes of a status of 500 and
+// above are not the sender's fault.
+func FailEntries(code string, at ...int) Effect {
+	return Effect{kind: failingEntries, code: code, entries: at}
+}
+
+// LoseEntries does not carry out the entries of a batch at these positions, and
+// says nothing of them in the answer.
+func LoseEntries(at ...int) Effect { return Effect{kind: losingEntries, entries: at} }
+
 // wait returns false if the server was closed before the end.
 func (e Effect) wait(closed <-chan struct{}) bool {
 	var timer <-chan time.Time
@@ -93,6 +111,49 @@ func (e Effect) wait(closed <-chan struct{}) bool {
 	case <-closed:
 		return false
 	}
+}
+
+func (e Effect) ofEntries() bool { return e.kind == failingEntries || e.kind == losingEntries }
+
+// partly carries out what an effect leaves of a batch.
+func (e Effect) partly(body []byte, do func(rest []byte) (any, error)) (any, error) {
+	var in map[string]json.RawMessage
+	var all, rest []json.RawMessage
+	if err := errors.Join(decode(body, &in), json.Unmarshal(in["Entries"], &all)); err != nil {
+		return do(body) // which says what is wrong with it
+	}
+	var out struct {
+		Successful []json.RawMessage `json:",omitempty"`
+		Failed     []failedEntry     `json:",omitempty"`
+	}
+	for i, entry := range all {
+		if !slices.Contains(e.entries, i) {
+			rest = append(rest, entry)
+			continue
+		}
+		var name struct{ ID string } // as the action would check it
+		if err := json.Unmarshal(entry, &name); err == nil && e.kind == failingEntries {
+			k := fail(e.code, "").kind()
+			out.Failed = append(out.Failed, failedEntry{ID: name.ID, Code: k.query, Message: "injected fault", SenderFault: k.fault() == "Sender"})
+		}
+	}
+	if len(rest) == 0 && len(all) > 0 {
+		return out, nil
+	}
+	in["Entries"], _ = json.Marshal(rest) // of what was JSON
+	body, _ = json.Marshal(in)
+	result, err := do(body)
+	if err != nil {
+		return nil, err
+	}
+	failed := out.Failed
+	out.Failed = nil
+	text, err := json.Marshal(result)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	out.Failed = append(failed, out.Failed...)
+	return out, err
 }
 
 // scripted is a fault that was injected.
@@ -127,6 +188,8 @@ func (f Fault) validate() error {
 		return errors.New("there is no such action")
 	case f.Do.kind == "":
 		return errors.New("field Do is not set")
+	case f.Do.ofEntries() && !strings.HasSuffix(f.Action, "Batch"):
+		return errors.New("field Do is for batches, and the action is none")
 	case f.Skip < 0 || f.Times < 0:
 		return errors.New("fields Skip and Times cannot be negative")
 	}

@@ -275,6 +275,9 @@ func (s *Server) carryOut(action string, r request, e Effect) (any, error) {
 	case !ok:
 		return nil, fail("UnknownOperationException", "there is no action "+action)
 	}
+	if e.ofEntries() {
+		return e.partly(r.body, func(rest []byte) (any, error) { return h(s, request{base: r.base, body: rest}) })
+	}
 	out, err := h(s, r)
 	if err == nil {
 		switch e.kind {

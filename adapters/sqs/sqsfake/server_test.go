@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -121,6 +122,116 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestPartialFaults: of a batch some entries fail, by the sender's fault or not,
+// or are not mentioned; the others are carried out.
+func TestPartialFaults(t *testing.T) {
+	t.Parallel()
+	type result struct {
+		Done, Failed []string // ids
+		SenderFault  bool
+	}
+	for _, tt := range []struct {
+		do   sqsfake.Effect
+		want result
+	}{
+		{sqsfake.FailEntries("InternalError", 0, 2, 9), result{[]string{"b"}, []string{"a", "c"}, false}},
+		{sqsfake.FailEntries("InvalidParameterValue", 1), result{[]string{"a", "c"}, []string{"b"}, true}},
+		{sqsfake.FailEntries("AccessDenied", 0, 1, 2), result{nil, []string{"a", "b", "c"}, true}},
+		{sqsfake.LoseEntries(2), result{[]string{"a", "b"}, nil, false}},
+		{sqsfake.LoseEntries(0, 1, 2), result{nil, nil, false}},
+	} {
+		for _, action := range []string{"SendMessageBatch", "ChangeMessageVisibilityBatch", "DeleteMessageBatch"} {
+			t.Run(action, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(t *testing.T, s *site) {
+					q := s.queue()
+					name := s.fake.Queues()[0]
+					var ids = []string{"a", "b", "c"}
+					handles := map[string]string{}
+					if action != "SendMessageBatch" {
+						for _, id := range ids {
+							if err := s.send(q, body(id)); err != nil {
+								t.Fatal(err)
+							}
+						}
+						got, err := s.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &q, MaxNumberOfMessages: 10})
+						if err != nil || len(got.Messages) != 3 {
+							t.Fatalf("%d messages, %v", len(got.Messages), err)
+						}
+						for _, m := range got.Messages {
+							handles[*m.Body] = *m.ReceiptHandle
+						}
+					}
+					s.fake.Inject(sqsfake.Fault{Action: action, Do: tt.do})
+					var got result
+					add := func(id *string) { got.Done = append(got.Done, *id) }
+					failed := func(all []types.BatchResultErrorEntry, err error) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, f := range all {
+							got.Failed, got.SenderFault = append(got.Failed, *f.Id), f.SenderFault
+						}
+					}
+					var affected []string
+					switch action {
+					case "SendMessageBatch":
+						in := &sqs.SendMessageBatchInput{QueueUrl: &q}
+						for _, id := range ids {
+							in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: &id, MessageBody: &id})
+						}
+						out, err := s.SendMessageBatch(t.Context(), in)
+						failed(out.Failed, err)
+						for _, e := range out.Successful {
+							add(e.Id)
+						}
+						for _, m := range s.fake.Messages(name) {
+							affected = append(affected, m.Body)
+						}
+					case "ChangeMessageVisibilityBatch":
+						in := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &q}
+						for _, id := range ids {
+							in.Entries = append(in.Entries, types.ChangeMessageVisibilityBatchRequestEntry{Id: &id, ReceiptHandle: aws.String(handles[id])})
+						}
+						out, err := s.ChangeMessageVisibilityBatch(t.Context(), in)
+						failed(out.Failed, err)
+						for _, e := range out.Successful {
+							add(e.Id)
+						}
+						for _, m := range s.fake.Messages(name) {
+							if !m.InFlight {
+								affected = append(affected, m.Body)
+							}
+						}
+					default:
+						in := &sqs.DeleteMessageBatchInput{QueueUrl: &q}
+						for _, id := range ids {
+							in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: aws.String(handles[id])})
+						}
+						out, err := s.DeleteMessageBatch(t.Context(), in)
+						failed(out.Failed, err)
+						for _, e := range out.Successful {
+							add(e.Id)
+						}
+						left := s.fake.Messages(name)
+						for _, id := range ids {
+							if !slices.ContainsFunc(left, func(m sqsfake.Message) bool { return m.Body == id }) {
+								affected = append(affected, id)
+							}
+						}
+					}
+					if diff := cmp.Diff(tt.want, got); diff != "" {
+						t.Errorf("answer (-want +got):\n%s", diff)
+					}
+					if diff := cmp.Diff(tt.want.Done, affected); diff != "" {
+						t.Errorf("carried out (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
+
 // TestSlowActionIsCarriedOutForAClientThatIsGone: as with a real service.
 func TestSlowActionIsCarriedOutForAClientThatIsGone(t *testing.T) {
 	t.Parallel()
@@ -153,6 +264,7 @@ func TestInjectRefusesWhatCannotHappen(t *testing.T) {
 		{Action: "SendMesage", Do: sqsfake.Refuse()},
 		{Action: "SendMessage"},
 		{Skip: -1, Do: sqsfake.Refuse()},
+		{Action: "SendMessage", Do: sqsfake.LoseEntries(0)},
 	} {
 		func() {
 			defer func() {
