@@ -24,6 +24,9 @@ const (
 	drainIdle = 3 * time.Second
 	// drainLull is how long a batch waits to be filled.
 	drainLull = 200 * time.Millisecond
+	// renewEvery is how often one process commits anew where drains are: the broker
+	// forgets positions of groups without members some time after their last commit.
+	renewEvery = time.Hour
 )
 
 // drainGroup is the group in whose name what was drained of a stream is
@@ -126,6 +129,11 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, most int, f
 		if err != nil {
 			return err
 		}
+		if take {
+			if err := b.renew(ctx, drainGroup(stream), k.topic, drained); err != nil {
+				return err
+			}
+		}
 		var read map[topicPartition]position
 		if consumed {
 			if read, err = b.positions(ctx, stream, all); err != nil {
@@ -138,6 +146,30 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, most int, f
 			}
 		}
 	}
+	return nil
+}
+
+// renew commits anew where drains of a topic are, so that positions last as long as
+// there are drains, also of a stream to which nothing comes.
+func (b *broker) renew(ctx context.Context, group, topic string, drained map[topicPartition]position) error {
+	b.mu.Lock()
+	due := time.Since(b.renewed[topic]) >= renewEvery
+	b.mu.Unlock()
+	if !due {
+		return nil
+	}
+	what := map[topicPartition]position{}
+	for tp, pos := range drained {
+		if pos.offset >= 0 {
+			what[tp] = pos
+		}
+	}
+	if err := b.commit(ctx, group, "", sarama.GroupGenerationUndefined, what); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.renewed[topic] = time.Now()
 	return nil
 }
 
