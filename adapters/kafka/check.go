@@ -317,11 +317,11 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint6
 	if err != nil {
 		return 0, oldest, err
 	}
-	finished := offsetsAt(pos, id)
+	finished, _ := offsetsAt(pos, id, end)
 	if pos.offset < 0 {
 		finished = retrytopic.NewOffsets(begin)
 	}
-	taken := offsetsAt(drained, id)
+	taken, _ := offsetsAt(drained, id, end)
 	from := max(begin, finished.Mark(), taken.Mark())
 	if from >= end {
 		return 0, oldest, nil

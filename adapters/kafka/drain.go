@@ -192,15 +192,17 @@ func (b *broker) isActive(ctx context.Context, group string) (bool, error) {
 }
 
 // offsetsAt are the finished offsets of a committed position in a topic with this
-// id.
-func offsetsAt(pos position, id uint64) *retrytopic.Offsets {
-	if progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata); err == nil {
-		if another(progress.Topic, id) {
-			return retrytopic.NewOffsets(0)
-		}
-		return progress.Offsets
+// id and end. None are, and ok is false, if the position is that of another topic of
+// this name, or lies where this one has nothing.
+func offsetsAt(pos position, id uint64, end int64) (finished *retrytopic.Offsets, ok bool) {
+	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
+	switch {
+	case pos.offset > end, err == nil && another(progress.Topic, id):
+		return retrytopic.NewOffsets(0), false
+	case err != nil:
+		return retrytopic.NewOffsets(max(pos.offset, 0)), true
 	}
-	return retrytopic.NewOffsets(max(pos.offset, 0))
+	return progress.Offsets, true
 }
 
 func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, drained, read position) (err error) {
@@ -215,10 +217,12 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 	if err != nil {
 		return err
 	}
-	taken, consumed := offsetsAt(drained, id), offsetsAt(read, id)
-	if taken.Mark() > end { // of a topic that was deleted since
-		taken = retrytopic.NewOffsets(start)
+	taken, ok := offsetsAt(drained, id, end)
+	if !ok {
+		s.b.logger.Warn("kafka: the position of drains is not of this topic, which was deleted and created anew, or cut: it is read from its beginning",
+			"topic", tp.topic, "partition", tp.partition, "position", drained.offset, "end", end)
 	}
+	consumed, _ := offsetsAt(read, id, end)
 	if start = max(start, taken.Mark(), consumed.Mark()); start >= end {
 		return nil
 	}
