@@ -56,6 +56,7 @@ type broker struct {
 	mu      sync.Mutex
 	tokens  map[consumerKey]chan struct{} // see tokenOf
 	renewed map[string]time.Time          // by topic: see renew
+	starts  map[start]int64               // see startAtEnd
 	once    sync.Once
 }
 
@@ -72,7 +73,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	b := &broker{
 		cfg: cfg, names: p.Names.WithDefaults(), logger: p.Logger, addrs: addrs, sarama: sc,
 		tiers: retrytopic.DefaultTiers(), owner: newOwner(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
-		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{},
+		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{},
 	}
 	if b.alone == nil {
 		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }

@@ -136,6 +136,12 @@ func (p *partition) place(ctx context.Context, pos position) error {
 	switch {
 	case pos.offset < 0:
 		p.offsets = retrytopic.NewOffsets(oldest)
+		if p.r.stream != adapters.StreamMain {
+			return nil
+		}
+		if noted, ok := p.r.b.startOf(start{p.r.group, p.topicPartition, p.id}); ok && noted <= end {
+			p.begin, p.offsets = max(noted, oldest), retrytopic.NewOffsets(max(noted, oldest))
+		}
 		return nil
 	case err == nil && another(progress.Topic, p.id), pos.offset > end:
 		p.r.b.logger.Warn("kafka: a position is not of this topic, which was deleted and created anew, or cut: it is read from its beginning",
