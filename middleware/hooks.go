@@ -17,6 +17,9 @@ import (
 // called on the message's own goroutine: they must return quickly, must not
 // keep the context, and must be safe for concurrent use.
 type Hooks struct {
+	// OnOpen: a chain was made for a broker. Called once by [NewChain], before
+	// anything else, on its goroutine.
+	OnOpen func(context.Context, OpenInfo)
 	// OnStart: a delivery has entered the chain.
 	OnStart func(context.Context, StartInfo)
 	// OnAttempt: the handler has returned, or panicked.
@@ -106,6 +109,16 @@ type MessageInfo struct {
 	Attempt       int  // from 1
 	Replay        bool // a person sent it back
 	DeliveryCount int  // zero where the broker does not count
+}
+
+// OpenInfo is what [Hooks].OnOpen is told.
+type OpenInfo struct {
+	// Broker is its kind, such as "kafka".
+	Broker string
+	// Windows returns what the broker has read ahead at the moment of the call; nil
+	// for a broker that is no [adapters.Windowed]. It may be called at any time, by
+	// any goroutine; once the broker is closed, there are none.
+	Windows func() []adapters.Window
 }
 
 // StartInfo is what [Hooks].OnStart is told.
