@@ -103,8 +103,9 @@ type Judgement struct {
 func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	t = t.WithDefaults()
 	// Silence is long compared with what is usual for this cause.
-	silence := max(t.Silence, time.Duration(min(t.Density*float64(l.spacing()), float64(1<<62))))
-	j := Judgement{Episodes: l.Episodes(silence), Main: -1, Count: count}
+	// In milliseconds: times may be further apart than a Duration can be long.
+	silence := max(t.Silence.Milliseconds(), int64(min(t.Density*float64(l.spacing()), float64(1<<62))))
+	j := Judgement{Episodes: l.episodes(silence), Main: -1, Count: count}
 	for i, e := range j.Episodes {
 		if j.Main < 0 || e.Count > j.Episodes[j.Main].Count {
 			j.Main = i
@@ -127,7 +128,7 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	// An episode is over when it has been silent for longer than its own
 	// silences last. One that is later than the present is of a clock that is
 	// ahead, and ends nothing.
-	goesOn := func(e Episode) bool { return now.Sub(e.Last) <= silence }
+	goesOn := func(e Episode) bool { return now.UnixMilli()-e.Last.UnixMilli() <= silence }
 	mainOngoing := goesOn(main)
 	recent := main // the latest that has begun
 	for _, e := range j.Episodes[j.Main:] {
