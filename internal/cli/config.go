@@ -27,7 +27,7 @@ an application would. It connects to nothing. A problem means exit code 1.`,
 			"# For an editor or a bot:",
 			"spillway config check --output json deploy/spillway.yaml",
 		},
-		formats: []string{"table", "json"},
+		formats: []string{"table", "json", "jsonl"},
 		config:  true,
 		most:    1,
 		setup:   noFlags(checkConfig),
@@ -61,7 +61,7 @@ func checkConfig(_ context.Context, c *call) error {
 	if err != nil && !errors.As(err, &found) {
 		return err
 	}
-	if c.output == "json" {
+	if c.output != "table" {
 		checked := checkedJSON{File: c.config, OK: err == nil, Problems: []problemJSON{}}
 		for _, p := range found {
 			checked.Problems = append(checked.Problems, problemJSON(p))

@@ -38,7 +38,7 @@ GROUP is the id that spillway triage prints, or its beginning.`,
 			"# Later failures of versions below 1.9.0 are residue then, and raise no alarm:",
 			"spillway close g4kqzr7 --reason fixed_in_code --version 1.9.0",
 		},
-		formats: []string{"table", "json"},
+		formats: []string{"table", "json", "jsonl"},
 		config:  true,
 		least:   1,
 		most:    1,
@@ -62,7 +62,7 @@ func reopenVerb() verb {
 		summary:  "take back the latest closing of a group",
 		detail:   "Opens the dead letters again that it closed. Both decisions stay on record.",
 		examples: []string{"spillway reopen g4kqzr7 --note 'the wrong group'"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		least:    1,
 		most:     1,
@@ -86,7 +86,7 @@ dead letter goes on growing.`,
 			"spillway mute g4kqzr7 --until 36h",
 			"spillway mute g4kqzr7 --until now",
 		},
-		formats: []string{"table", "json"},
+		formats: []string{"table", "json", "jsonl"},
 		config:  true,
 		least:   1,
 		most:    1,
@@ -152,7 +152,7 @@ func decide(ctx context.Context, c *call, d *inventory.Decision, do func(*invent
 		if err != nil {
 			return err
 		}
-		if c.output == "json" {
+		if c.output != "table" {
 			return c.json(map[string]any{"dryRun": d.DryRun, "decision": describeDisposition(done)})
 		}
 		what := ""

@@ -150,7 +150,7 @@ func groupsShowVerb() verb {
 		summary:  "show all that is known of a group: verdict, episodes, decisions, samples",
 		detail:   "GROUP is the id that spillway triage prints, or its beginning.",
 		examples: []string{"spillway groups show g4kqzr7"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		least:    1,
 		most:     1,
@@ -205,7 +205,7 @@ func showGroup(ctx context.Context, c *call, samples int) error {
 			d := e.DeadLetter
 			list = append(list, sampleJSON{d.ID, string(e.State), d.FailedMessage.ID, d.FailedMessage.Aggregate, known(e.FailedAt), redact.Text(d.Failure.Message)})
 		}
-		if c.output == "json" {
+		if c.output != "table" {
 			described := []dispositionJSON{}
 			for _, d := range decisions {
 				described = append(described, describeDisposition(d))

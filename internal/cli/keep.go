@@ -161,7 +161,7 @@ inventory.keepClosed, and of open ones that failed longer ago than
 inventory.keepOpen, which are closed as expired. spillway collect --follow does
 it every hour.`,
 		examples: []string{"spillway retention run --dry-run", "spillway retention run"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
 			dry := fs.Bool("dry-run", false, "only say what would be purged")
@@ -188,7 +188,7 @@ func runRetention(ctx context.Context, c *call, dry bool) error {
 		if err != nil {
 			return err
 		}
-		if c.output == "json" {
+		if c.output != "table" {
 			return c.json(map[string]any{"dryRun": dry, "expired": swept.Expired, "purged": swept.Purged})
 		}
 		would := ""

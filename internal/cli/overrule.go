@@ -22,7 +22,7 @@ and also those that are collected later, count as those of INTO. What was decide
 about either is shown with it. spillway groups restore takes it back. A file that
 triage reads with --input knows nothing of it.`,
 		examples: []string{"spillway groups merge g4kqzr7 gfsc5cp --note 'names of products in the text'"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		least:    2,
 		most:     2,
@@ -46,7 +46,7 @@ and also those that are collected later, are in groups by the value of the field
 code, consumer, handler, topic or type. What was decided about GROUP is shown with
 each. spillway groups restore takes it back.`,
 		examples: []string{"spillway groups split g4kqzr7 --by code"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		least:    1,
 		most:     1,
@@ -68,7 +68,7 @@ func groupsRestoreVerb() verb {
 		summary:  "take back what groups were merged or split by",
 		detail:   "GROUP is one that groups merge or groups split has made.",
 		examples: []string{"spillway groups restore g4kqzr7"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		least:    1,
 		most:     1,
@@ -90,7 +90,7 @@ func groupsResignVerb() verb {
 move. What was decided about a group is shown with those that it becomes, whether
 the new rules split or merge it; its old id still finds it.`,
 		examples: []string{"spillway groups resign --dry-run"},
-		formats:  []string{"table", "json"},
+		formats:  []string{"table", "json", "jsonl"},
 		config:   true,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
 			dry := fs.Bool("dry-run", false, "only say what would move")
@@ -136,7 +136,7 @@ type moveJSON struct {
 }
 
 func printMoves(c *call, done inventory.Resigned, dry bool) error {
-	if c.output == "json" {
+	if c.output != "table" {
 		all := make([]moveJSON, len(done.Moves))
 		for i, m := range done.Moves {
 			all[i] = moveJSON{m.From, m.To, m.Class, redact(m.FromText), redact(m.ToText), m.DeadLetters}

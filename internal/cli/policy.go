@@ -26,7 +26,7 @@ holds for that handler, which inherits what it does not override.`,
 			"# And for the handler that charges cards?",
 			"spillway policy --config spillway.yaml --handler charge",
 		},
-		formats: []string{"table", "json"},
+		formats: []string{"table", "json", "jsonl"},
 		config:  true,
 		values:  map[string]func(*call) []string{"handler": handlers},
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
@@ -59,7 +59,7 @@ func printPolicy(c *call, handler string) error {
 		fmt.Fprintf(c.Stderr, "note: handler %s has no policy of its own in %s%s; this is what holds for all others\n",
 			clean(handler), cmp.Or(c.config, "the environment"), list("; those that have one: ", own))
 	}
-	if c.output == "json" {
+	if c.output != "table" {
 		return c.json(describePolicy(handler, p))
 	}
 	fmt.Fprint(c.out, p)

@@ -12,10 +12,10 @@ func versionVerb() verb {
 	return verb{
 		name:    "version",
 		summary: "print the version of this command",
-		formats: []string{"table", "json"},
+		formats: []string{"table", "json", "jsonl"},
 		setup: noFlags(func(_ context.Context, c *call) error {
 			v := version()
-			if c.output == "json" {
+			if c.output != "table" {
 				return c.json(v)
 			}
 			fmt.Fprintln(c.out, strings.Join(strings.Fields(fmt.Sprintf("spillway %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)), " "))
