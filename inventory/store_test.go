@@ -512,3 +512,18 @@ func FuzzHeaders(f *testing.F) {
 		_, _ = inventory.DecodeHeaders(key) // a garbled one is an error, and no panic
 	})
 }
+
+// Most databases sort texts as a language does, and not by bytes.
+func TestGroupsAreFoundByPrefixInAnyOrder(t *testing.T) {
+	t.Parallel()
+	url := postgresURL(t)
+	s := open(t, url)
+	add(t, s, letter("a", "boom", monday))
+	run(t, url, `ALTER TABLE triage_groups ALTER COLUMN id TYPE TEXT COLLATE "en-x-icu"`)
+	id := groups(t, s)[0].ID
+	for n := 4; n <= len(id); n++ {
+		if g, err := s.Group(t.Context(), id[:n]); err != nil || g.ID != id {
+			t.Errorf("%s: %s, %v", id[:n], g.ID, err)
+		}
+	}
+}
