@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 // CollectConfig is how dead letter streams are emptied into an inventory.
 type CollectConfig struct {
-	// Streams by name. At least one.
+	// Streams by name. At least one. Which is named twice is read once.
 	Streams []string
 	// Names are the templates of the consumers' streams.
 	Names adapters.Names
@@ -106,6 +107,7 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 	case cfg.LeaveOut && !cfg.Peek:
 		return Progress{}, errors.New("inventory: collect: payloads can be left out only of what is looked at: what is collected is gone from its stream")
 	}
+	cfg.Streams = once(cfg.Streams) // two readers of one would number its copies alike
 	cfg.Batch, cfg.Poll = cmp.Or(cfg.Batch, 1000), cmp.Or(cfg.Poll, 2*time.Second)
 	if cfg.Redactor == nil {
 		cfg.Redactor = new(poison.Redactor)
@@ -114,7 +116,7 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 		cfg.Logger = slog.Default()
 	}
 	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now(), copies: make([]copies, len(cfg.Streams))}
-	for _, stream := range cfg.Streams {
+	for _, stream := range c.cfg.Streams {
 		c.streams = append(c.streams, StreamProgress{Stream: stream, Remaining: -1})
 	}
 	// What was signed by earlier rules would stand beside its like. Looking only
@@ -129,6 +131,16 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 		err = auditErr
 	}
 	return c.progress(), err
+}
+
+// once returns each stream where it stands first.
+func once(streams []string) (each []string) {
+	for _, s := range streams {
+		if !slices.Contains(each, s) {
+			each = append(each, s)
+		}
+	}
+	return each
 }
 
 // collector is one run of Collect.

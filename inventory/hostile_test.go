@@ -153,3 +153,15 @@ func TestFindLongIDs(t *testing.T) {
 		}
 	}
 }
+
+// A stream that is named twice has one reader, which tells copies apart.
+func TestCollectReadsAStreamOnce(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	publish(t, b, adapters.Record{Payload: []byte("x")}, adapters.Record{Payload: []byte("x")})
+	p, err := s.Collect(t.Context(), b.process, inventory.CollectConfig{Streams: []string{dlq, dlq, dlq}})
+	if len(p.Streams) != 1 {
+		t.Errorf("read %v", p.Streams)
+	}
+	want(t, "collect", p.Total(), err, 2, inventory.Added{New: 2})
+}
