@@ -335,6 +335,51 @@ func TestMuteEnds(t *testing.T) {
 	})
 }
 
+// O13: a number of dead letters is an end as well, and a rate for as long as it
+// lasts.
+func TestMuteEndsWithWhatComes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		add(t, s, letters("a", "boom", 3, ago(3*time.Hour))...)
+		g := groups(t, s)[0]
+		mute := func(d inventory.Decision) inventory.Disposition {
+			t.Helper()
+			d.Group, d.Author = g.ID, "ana"
+			done, err := s.Mute(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		}
+		is := func(what string, want triage.State) {
+			t.Helper()
+			if st := standing(t, s, "1.8.2"); st.State != want {
+				t.Errorf("%s: %+v, want %s", what, st, want)
+			}
+		}
+		if done := mute(inventory.Decision{UntilMore: 2}); done.UntilTotal != 5 || !strings.Contains(done.String(), "muted until there were 5") {
+			t.Errorf("%+v", done)
+		}
+		add(t, s, letter("b1", "boom", ago(3*time.Hour)))
+		is("one more", triage.Muted)
+		add(t, s, letter("b2", "boom", ago(3*time.Hour)))
+		is("two more", triage.Fresh)
+
+		mute(inventory.Decision{UntilRate: 2, Until: time.Now().Add(time.Hour)})
+		is("none in an hour", triage.Muted)
+		add(t, s, letters("c", "boom", 3, ago(time.Minute))...)
+		is("three in an hour", triage.Fresh)
+		mute(inventory.Decision{UntilRate: 3})
+		is("no more than three", triage.Muted)
+		mute(inventory.Decision{})
+		is("unmuted", triage.Fresh)
+		if _, err := s.Mute(t.Context(), inventory.Decision{Group: g.ID, Author: "ana", UntilMore: -1}); !errors.Is(err, inventory.ErrRefused) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // O5 for decisions: each of several instances that close one group at once
 // closes what the others have not.
 func TestTwoCloseAtOnce(t *testing.T) {
