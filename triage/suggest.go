@@ -51,6 +51,9 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 	if !ok {
 		adv = otherAdvice
 	}
+	if standing.State == Closed {
+		return []string{"Nothing: it is closed."}
+	}
 	if strings.HasPrefix(a.Signature, foreign.NoEvidence) {
 		return []string{"Look at the sample, and find out who writes there: nothing says that it failed, or for whom. Then send it on by hand, or close it."}
 	}
