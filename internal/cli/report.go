@@ -106,6 +106,9 @@ func report(ctx context.Context, c *call, owner, from string) error {
 	if err != nil {
 		return usagef("--since: %v", err)
 	}
+	if begin.After(time.Now()) {
+		return usagef("--since: %s is in the future", clock(begin))
+	}
 	return c.withInventory(ctx, false, func(cfg *config.Config, s *inventory.Store) error {
 		known := owners(cfg)
 		if owner == "" && len(known) == 1 {
