@@ -278,6 +278,52 @@ func FuzzAggregateFromJSON(f *testing.F) {
 	})
 }
 
+// A few messages with times say nothing of many without.
+func TestTimesOfAFewAreNoVerdict(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		timed, untimed int64
+		end            time.Duration
+		want           triage.Verdict
+		says           string
+	}{
+		{10, 1000, 3 * day, triage.Structural, "1,000 of 1,010 messages are without times, so nothing says that it was an incident"},
+		{100, 6, 3 * day, triage.Structural, "6 of 106 messages are without times"},
+		{100, 5, 3 * day, triage.Incident, "all of 100 in one episode of 0s that ended 3d ago, and 5 without times"},
+		{10, 1000, 0, triage.Ongoing, "all of 10 in one episode of 0s that has not ended, and 1,000 without times"},
+		{100, 0, 3 * day, triage.Incident, "ended 3d ago"},
+		{2, 3, 3 * day, triage.Isolated, "5 messages on 1 day in 1 episode, over 0s, and 3 without times"},
+	} {
+		var l triage.Timeline
+		l.Add(ago(c.end), c.timed)
+		j := triage.Thresholds{}.Judge(l, c.timed+c.untimed, now)
+		if j.Verdict != c.want || !strings.HasPrefix(j.Reason, c.says) && !strings.HasSuffix(j.Reason, c.says) {
+			t.Errorf("%d and %d: %s: %s, want %s: %s", c.timed, c.untimed, j.Verdict, j.Reason, c.want, c.says)
+		}
+	}
+}
+
+// One message of a clock that is decades ahead ends nothing that goes on.
+func TestAClockAheadEndsNothing(t *testing.T) {
+	t.Parallel()
+	clock := time.Now()
+	var lines strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&lines, `{"payload":"x","errorClass":"a","errorMessage":"boom","deadLetteredAt":%q}`+"\n", clock.Add(-time.Duration(i)*time.Minute).Format(time.RFC3339))
+	}
+	for _, ahead := range []time.Duration{time.Hour, 64 * 365 * day} {
+		future := fmt.Sprintf(`{"payload":"x","errorClass":"b","errorMessage":"bang","deadLetteredAt":%q}`+"\n", clock.Add(ahead).Format(time.RFC3339))
+		pass, err := triage.Read(t.Context(), strings.NewReader(lines.String()+future), triage.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := triage.NewReport(pass.Groups, triage.Options{}).Groups[0]
+		if g.Class != "a" || g.Verdict != triage.Ongoing {
+			t.Errorf("%v ahead: %s is %s: %s", ahead, g.Class, g.Verdict, g.VerdictReason)
+		}
+	}
+}
+
 // A verdict's reason is true to the number: 57 of 100 are 57%, although
 // 0.57 * 100 is less in floating point.
 func TestShareIsTrueToTheNumbers(t *testing.T) {

@@ -133,6 +133,9 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	one := fmt.Sprintf("%s of %s in one episode of %s", sharePercent(main.Count, timed), number(timed), Span(length))
 	ended := "that ended " + Span(now.Sub(main.Last)) + " ago"
 	others := fmt.Sprintf("%s besides", number(timed-main.Count))
+	// What is without times may be of any time.
+	untimed := max(0, count-timed)
+	tooFew := float64(timed) < t.Share*float64(count)
 
 	switch {
 	case count <= int64(t.Handful):
@@ -142,6 +145,9 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 		}
 	case short && share >= t.Share && mainOngoing:
 		j.Verdict, j.Reason = Ongoing, one+" that has not ended"
+	case tooFew && !ongoing:
+		j.Verdict, j.Reason = Structural, fmt.Sprintf("%s of %s are without times, so nothing says that it was an incident", number(untimed), plural(count, "message"))
+		return j
 	case short && share >= t.Share:
 		j.Verdict, j.Reason = Incident, one+" "+ended
 	case short && share >= t.MixedShare && main.Count > int64(t.Handful) && mainOngoing:
@@ -159,6 +165,9 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 		j.Verdict, j.Reason = Structural, one+", longer than an incident of at most "+Span(t.Short)
 	default:
 		j.Verdict, j.Reason = Mixed, spread+", each short"
+	}
+	if untimed > 0 {
+		j.Reason += ", and " + number(untimed) + " without times"
 	}
 	return j
 }

@@ -131,7 +131,7 @@ func printTriage(ctx context.Context, c *call, cfg *config.Config, o triageOptio
 		return fmt.Errorf("read %s: %w", inputName(o.input), err)
 	}
 	if o.now.IsZero() {
-		o.now = present(pass.Groups)
+		o.now = triage.Present(pass.Groups)
 	}
 	report := triage.NewReport(pass.Groups, triage.Options{
 		Now: o.now, Thresholds: o.thresholds, Redact: redactor.Text,
@@ -193,18 +193,6 @@ func writeReport(c *call, o triageOptions, pass *triage.Pass, report triage.Repo
 		printGroups(c, o, pass, report)
 	}
 	return nil
-}
-
-// present is the clock's time, or that of the latest failure if the clock is
-// behind it.
-func present(groups []*triage.Aggregate) time.Time {
-	now := time.Now()
-	for _, a := range groups {
-		if a.LastFailed.After(now) {
-			now = a.LastFailed
-		}
-	}
-	return now
 }
 
 func inputName(input string) string {
