@@ -84,8 +84,8 @@ type Report struct {
 
 // Options are those of [NewReport].
 type Options struct {
-	// Now is the present, to which an ongoing episode reaches. Zero means that
-	// of [Present].
+	// Now is the present, to which an ongoing episode reaches. Zero means that of
+	// [Present].
 	Now        time.Time
 	Thresholds Thresholds
 	// Standing tells where a group stands. Nil means that all are fresh.
@@ -95,17 +95,14 @@ type Options struct {
 	Redact func(string) string
 }
 
-// maxBehind is how far this machine's clock may be behind that of others. One
-// message with a clock that is years ahead must not end all that goes on.
-const maxBehind = 24 * time.Hour
-
-// Present is the time of the call, or the latest failure if that is up to a day
-// later, as on a machine whose clock is behind.
+// Present is the time of the call; or that of the latest failure where it is up
+// to a day later, as on a machine whose clock is behind. What failed later still
+// says nothing: one clock far ahead must not make all others' failures old.
 func Present(groups []*Aggregate) time.Time {
 	clock := time.Now()
 	now := clock
 	for _, a := range groups {
-		if a.LastFailed.After(now) && a.LastFailed.Before(clock.Add(maxBehind)) {
+		if a.LastFailed.After(now) && a.LastFailed.Sub(clock) <= 24*time.Hour {
 			now = a.LastFailed
 		}
 	}
