@@ -408,7 +408,8 @@ func (s *Store) Dispositions(ctx context.Context, f DispositionFilter) ([]Dispos
 type Standing struct {
 	State triage.State
 	// Previous is the latest closing of the same cause, in whichever version,
-	// that was not taken back; nil if there is none.
+	// that was not taken back, and that the group failed after if it failed after
+	// any; nil if there is none.
 	Previous *Disposition
 	// Why says what decided, where versions were compared, or until when it is
 	// muted; else empty.
@@ -456,14 +457,14 @@ type sighting struct{ consumer, version string }
 
 // history is all that was decided.
 type history struct {
-	closings  map[cause]*Disposition  // the latest, by people, not taken back
-	mutes     map[string]*Disposition // the latest, by group
+	closings  map[cause][]*Disposition // by people, not taken back, the latest first
+	mutes     map[string]*Disposition  // the latest, by group
 	sightings map[sighting]time.Time
 	recent    map[string]int64 // failures within an hour, of groups that are muted by rate
 }
 
 func newHistory(latestFirst []Disposition, sightings map[sighting]time.Time, became successors) history {
-	h := history{closings: map[cause]*Disposition{}, mutes: map[string]*Disposition{}, sightings: sightings}
+	h := history{closings: map[cause][]*Disposition{}, mutes: map[string]*Disposition{}, sightings: sightings}
 	takenBack := map[int64]bool{}
 	for i := range latestFirst {
 		d := &latestFirst[i]
@@ -479,17 +480,29 @@ func newHistory(latestFirst []Disposition, sightings map[sighting]time.Time, bec
 		case d.Action == ActionClose && !takenBack[d.Seq] && d.Reason != ReasonExpired:
 			c := cause{d.Class, d.SignatureID}
 			for _, c := range append(became.causes[c], c) {
-				if h.closings[c] == nil {
-					h.closings[c] = d
-				}
+				h.closings[c] = append(h.closings[c], d)
 			}
 		}
 	}
 	return h
 }
 
+// previous is the latest closing that a group failed after, if there is one: a
+// later one, about other versions, takes nothing back of it. Else it is the
+// latest.
+func (h history) previous(g Group) *Disposition {
+	all := h.closings[cause{g.Class, g.SignatureID}]
+	if len(all) == 0 {
+		return nil
+	}
+	if i := slices.IndexFunc(all, func(d *Disposition) bool { return g.LastFailed.After(d.At) }); i > 0 && g.Open > 0 {
+		return all[i]
+	}
+	return all[0]
+}
+
 func (h history) standing(g Group, now time.Time) Standing {
-	s := Standing{State: triage.Fresh, Previous: h.closings[cause{g.Class, g.SignatureID}]}
+	s := Standing{State: triage.Fresh, Previous: h.previous(g)}
 	p := s.Previous
 	if m := h.mutes[g.ID]; g.Open > 0 && m != nil && m.mutes(g, h.recent[g.ID], now) {
 		s.State, s.Why = triage.Muted, m.until()+", by "+m.Author

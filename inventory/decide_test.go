@@ -462,3 +462,30 @@ func TestSweep(t *testing.T) {
 		}
 	})
 }
+
+// A decision about one version says nothing of what came back in another one
+// before it: that stays what it was.
+func TestDecidingAboutOneVersionLeavesTheOthers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		add(t, s, version("a", "1.8.0", ago(2*time.Hour)))
+		fix := closeGroup(t, s, inventory.Decision{Group: groupOf(t, s, "1.8.0").ID, Reason: inventory.ReasonFixedInCode, FixedIn: "1.9.0"})
+		back := fix.At.Add(time.Microsecond)
+		add(t, s, version("b", "1.8.0", back), version("c", "1.9.1", back), version("d", "1.9.2", back))
+		late := closeGroup(t, s, inventory.Decision{Group: groupOf(t, s, "1.9.2").ID, Reason: inventory.ReasonAcceptedLoss})
+		for v, want := range map[string]triage.State{"1.8.0": triage.Residue, "1.9.1": triage.Recurring, "1.9.2": triage.Closed} {
+			if st := standing(t, s, v); st.State != want {
+				t.Errorf("%s: %s (%s), want %s", v, st.State, st.Why, want)
+			}
+		}
+		if p := standing(t, s, "1.9.1").Previous; p == nil || p.Seq != fix.Seq {
+			t.Errorf("before: %+v, want that of the fix", p)
+		}
+		// What fails after the later decision came back after that.
+		add(t, s, version("e", "1.9.1", late.At.Add(time.Microsecond)))
+		if st := standing(t, s, "1.9.1"); st.State != triage.Recurring || st.Previous.Seq != late.Seq {
+			t.Errorf("%+v, want recurring after %d", st, late.Seq)
+		}
+	})
+}

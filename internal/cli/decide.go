@@ -112,6 +112,9 @@ dead letter goes on growing.`,
 					if d.Until, err = moreLater(*until); err != nil {
 						return usagef("--until: %v", err)
 					}
+					if d.Until.IsZero() { // which would end it
+						return usagef("--until: %s is not in the future", *until)
+					}
 				}
 				return decide(ctx, c, d, (*inventory.Store).Mute)
 			}
