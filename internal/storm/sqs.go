@@ -21,7 +21,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	sqsapi "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/aws/smithy-go"
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/sqs"
 )
@@ -169,7 +168,7 @@ func (t *sqsTarget) Trials() []Trial {
 			if err == nil {
 				_, err = client.ReceiveMessage(ctx, &sqsapi.ReceiveMessageInput{QueueUrl: out.QueueUrl, MaxNumberOfMessages: 10, VisibilityTimeout: 1})
 			}
-			if _, answered := errors.AsType[smithy.APIError](err); !answered {
+			if answered := (interface{ ErrorCode() string })(nil); !errors.As(err, &answered) {
 				err = nil // the server is slow, and whoever looked sees an error page
 			}
 			return scopeNobody, err
