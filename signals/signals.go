@@ -8,10 +8,12 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/policy"
 )
@@ -73,9 +75,14 @@ type Signals struct {
 	inFlight       *prometheus.Desc
 	oldestInFlight *prometheus.Desc
 	handoffFailing *prometheus.Desc
+	windowMessages *prometheus.Desc
+	windowFill     *prometheus.Desc
 
 	classes classes
 	lanes   lanes
+
+	mu      sync.Mutex
+	windows []func() []adapters.Window // of the brokers that were opened
 }
 
 // New returns a Signals, or an error that names every field that is wrong.
@@ -125,6 +132,12 @@ func New(cfg Config) (*Signals, error) {
 		handoffFailing: gauge("spillway_handoff_failing",
 			"Messages whose hand-off is failing right now, by the stream that does not take them.",
 			"topic", "consumer", "to"),
+		windowMessages: gauge("spillway_window_messages",
+			"Messages that were read ahead and are not finished, in handlers or waiting in memory.",
+			"topic", "consumer", "stream"),
+		windowFill: gauge("spillway_window_fill_ratio",
+			"How full the fullest window of what is read ahead is; at 1 nothing behind it is read.",
+			"topic", "consumer", "stream"),
 		classes: newClasses(cfg.MaxClasses),
 	}, nil
 }
@@ -133,6 +146,7 @@ func New(cfg Config) (*Signals, error) {
 // each chain the hooks once, or everything is counted twice.
 func (s *Signals) Hooks() middleware.Hooks {
 	return middleware.Hooks{
+		OnOpen:           s.onOpen,
 		OnStart:          s.onStart,
 		OnAttempt:        s.onAttempt,
 		OnHandoffFailure: s.onHandoffFailure,
@@ -140,9 +154,18 @@ func (s *Signals) Hooks() middleware.Hooks {
 	}
 }
 
-func (s *Signals) onStart(_ context.Context, info middleware.StartInfo) {
-	l := s.lane(info.MessageInfo)
-	l.start(keyOf(info.MessageInfo), info.At)
+func (s *Signals) onOpen(_ context.Context, info *middleware.OpenInfo) {
+	if info.Windows == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.windows = append(s.windows, info.Windows)
+}
+
+func (s *Signals) onStart(_ context.Context, info *middleware.StartInfo) {
+	l := s.lane(&info.MessageInfo)
+	l.start(keyOf(&info.MessageInfo), info.At)
 	if info.DueAt.IsZero() {
 		return
 	}
@@ -154,8 +177,8 @@ func (s *Signals) onStart(_ context.Context, info middleware.StartInfo) {
 	l.lateness.Observe(late.Seconds())
 }
 
-func (s *Signals) onAttempt(_ context.Context, info middleware.AttemptInfo) {
-	l := s.lane(info.MessageInfo)
+func (s *Signals) onAttempt(_ context.Context, info *middleware.AttemptInfo) {
+	l := s.lane(&info.MessageInfo)
 	l.attempts.Inc()
 	if info.Err == nil {
 		l.succeeded.Observe(info.Duration.Seconds())
@@ -164,16 +187,16 @@ func (s *Signals) onAttempt(_ context.Context, info middleware.AttemptInfo) {
 	}
 }
 
-func (s *Signals) onHandoffFailure(_ context.Context, info middleware.HandoffFailureInfo) {
-	l := s.lane(info.MessageInfo)
+func (s *Signals) onHandoffFailure(_ context.Context, info *middleware.HandoffFailureInfo) {
+	l := s.lane(&info.MessageInfo)
 	to := label(string(info.To))
-	l.handoffFailed(keyOf(info.MessageInfo), to, info.Tries)
+	l.handoffFailed(keyOf(&info.MessageInfo), to, info.Tries)
 	s.handoffFailures.WithLabelValues(l.topic, l.consumer, to).Inc()
 }
 
-func (s *Signals) onOutcome(_ context.Context, info middleware.OutcomeInfo) {
-	l := s.lane(info.MessageInfo)
-	l.end(keyOf(info.MessageInfo), info.Outcome)
+func (s *Signals) onOutcome(_ context.Context, info *middleware.OutcomeInfo) {
+	l := s.lane(&info.MessageInfo)
+	l.end(keyOf(&info.MessageInfo), info.Outcome)
 	switch {
 	case info.Outcome != middleware.OutcomeProcessed:
 		s.outcomes.WithLabelValues(l.topic, l.consumer, l.handler, label(string(info.Outcome)),
@@ -189,7 +212,7 @@ func (s *Signals) onOutcome(_ context.Context, info middleware.OutcomeInfo) {
 }
 
 // lane returns the lane of a delivery.
-func (s *Signals) lane(m middleware.MessageInfo) *lane {
+func (s *Signals) lane(m *middleware.MessageInfo) *lane {
 	k := laneKey{m.Consumer.Topic, m.Consumer.Group, m.Stream, m.Handler, m.Partition}
 	if l := s.lanes.find(k); l != nil {
 		return l
@@ -244,6 +267,8 @@ func (s *Signals) Describe(ch chan<- *prometheus.Desc) {
 	ch <- s.inFlight
 	ch <- s.oldestInFlight
 	ch <- s.handoffFailing
+	ch <- s.windowMessages
+	ch <- s.windowFill
 }
 
 // Collect implements [prometheus.Collector].
@@ -275,5 +300,27 @@ func (s *Signals) Collect(ch chan<- prometheus.Metric) {
 	}
 	for k, v := range oldest {
 		ch <- prometheus.MustNewConstMetric(s.oldestInFlight, prometheus.GaugeValue, v, k.topic, k.consumer, k.stream, k.partition)
+	}
+	s.collectWindows(ch)
+}
+
+// collectWindows asks the brokers what they have read ahead. Partitions, and the
+// tiers that retries wait in, share a series: what is full somewhere shows.
+func (s *Signals) collectWindows(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	ask := slices.Clone(s.windows)
+	s.mu.Unlock()
+	type set struct{ topic, consumer, stream string }
+	messages, fill := map[set]float64{}, map[set]float64{}
+	for _, windows := range ask {
+		for _, w := range windows() {
+			k := set{label(w.Consumer.Topic), label(w.Consumer.Group), label(string(w.Stream))}
+			messages[k] += float64(w.Messages)
+			fill[k] = max(fill[k], w.Fill)
+		}
+	}
+	for k, v := range messages {
+		ch <- prometheus.MustNewConstMetric(s.windowMessages, prometheus.GaugeValue, v, k.topic, k.consumer, k.stream)
+		ch <- prometheus.MustNewConstMetric(s.windowFill, prometheus.GaugeValue, fill[k], k.topic, k.consumer, k.stream)
 	}
 }
