@@ -126,6 +126,61 @@ func TestWindowIsBoundedByCountAndBytes(t *testing.T) {
 	}
 }
 
+// Live messages are queued and others sorted: the order must be that of one list.
+func TestWindowOrdersWhateverComes(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1_000_000, 0)
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := retrytopic.NewWindow[int](1000, 1000)
+		var model []retrytopic.Item[int]
+		seq, size := int64(0), 0
+		for range 300 {
+			switch r.IntN(5) {
+			case 0, 1: // in order
+				i := retrytopic.Item[int]{Seq: seq, Bytes: r.IntN(10)}
+				if seq++; r.IntN(3) == 0 {
+					i.Due = begin.Add(time.Duration(r.IntN(20)) * time.Second)
+				}
+				w.Push(i)
+				model, size = append(model, i), size+i.Bytes
+			case 2: // put back
+				i, ok := w.Pop(begin.Add(time.Hour))
+				if ok {
+					w.Push(i)
+				}
+			case 3:
+				now := begin.Add(time.Duration(r.IntN(20)) * time.Second)
+				slices.SortFunc(model, func(a, b retrytopic.Item[int]) int {
+					if c := a.Due.Compare(b.Due); c != 0 {
+						return c
+					}
+					return int(a.Seq - b.Seq)
+				})
+				i, ok := w.Pop(now)
+				if want := len(model) > 0 && !model[0].Due.After(now); ok != want || ok && i != model[0] {
+					t.Fatalf("seed %d: popped %+v, %v of %+v at %s", seed, i, ok, model, now)
+				}
+				if ok {
+					model, size = model[1:], size-i.Bytes
+				}
+			case 4:
+				odd := func(i retrytopic.Item[int]) bool { return i.Seq%7 == 3 }
+				w.Remove(odd)
+				model = slices.DeleteFunc(model, func(i retrytopic.Item[int]) bool {
+					if odd(i) {
+						size -= i.Bytes
+					}
+					return odd(i)
+				})
+			}
+			if w.Len() != len(model) || w.Bytes() != size {
+				t.Fatalf("seed %d: %d items of %d bytes, want %d of %d", seed, w.Len(), w.Bytes(), len(model), size)
+			}
+		}
+	}
+}
+
 func TestNothingLeavesEarly(t *testing.T) {
 	t.Parallel()
 	due := time.Now()
