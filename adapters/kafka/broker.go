@@ -199,13 +199,18 @@ func (b *broker) Handoff(ctx context.Context, h adapters.Handoff) error {
 
 func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 	stream, held := b.names.Of(h.Stream, h.Consumer), h.Due
+	if at, ok := b.places.of(h.Record.Native); ok {
+		// Whoever has the partition decides: elsewhere it would be out of order.
+		if err := at.p.hold(ctx); err != nil {
+			return err
+		}
+		at.p.mu.Unlock()
+		if h.Stream == adapters.StreamRetry {
+			return b.keepInPlace(ctx, h, at)
+		}
+	}
 	switch h.Stream {
 	case adapters.StreamRetry:
-		if h.Consumer.Retry == adapters.RetryInPlace {
-			if at, ok := b.places.of(h.Record.Native); ok {
-				return b.keepInPlace(ctx, h, at)
-			}
-		}
 		now := time.Now()
 		stream = b.tierName(h.Consumer, b.tiers.Of(h.Due.Sub(now)))
 		// The chain hands off what is left of a longer delay.

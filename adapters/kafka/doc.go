@@ -78,7 +78,9 @@
 // With adapters.RetryInPlace nothing passes a message that waits: it keeps its
 // place, and those of its key behind it wait too, while other keys go on. Its
 // attempts are counted in a compacted topic, <topic>.<group>.retry.inplace, which
-// whoever gets the partition reads; so they survive restarts. Of the limits: all
+// whoever gets the partition reads; so they survive restarts. What is decided about a
+// message after its partition went to another member is not carried out: hand-offs
+// fail with adapters.ErrClosed. Of the limits: all
 // that waits, and all that waits behind it, counts for [Config].Window, and the
 // whole partition waits when 16,384 messages lie behind the oldest one. What is
 // parked, suspected or replayed has left its place, and comes back, and is

@@ -112,17 +112,7 @@ func another(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 func (p *partition) load(ctx context.Context, pos position) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.place(ctx, pos); err != nil || !p.inPlace {
-		return err
-	}
-	states, err := p.r.b.readPlaces(ctx, p)
-	if err != nil {
-		return fmt.Errorf("what waits in place in partition %d of topic %q: %w", p.partition, p.topic, err)
-	}
-	if states != nil {
-		p.kept = states
-	}
-	return nil
+	return p.place(ctx, pos)
 }
 
 // place finds out what is finished. The lock is held.
@@ -294,10 +284,28 @@ func (p *partition) lose() {
 	if p.state == suspended {
 		close(p.resolved)
 	}
-	p.state = lost
-	for _, e := range p.out {
-		p.r.b.places.remove(e)
+	p.state = lost // what is out stays known by its place until it is settled
+}
+
+// hold returns with the lock held when it is known whose partition it is; with an
+// error, and without the lock, if it is not this process's any more.
+func (p *partition) hold(ctx context.Context) error {
+	p.mu.Lock()
+	for p.state == suspended {
+		resolved := p.resolved
+		p.mu.Unlock()
+		select {
+		case <-resolved:
+		case <-ctx.Done():
+			return errors.Join(errLost, ctx.Err())
+		}
+		p.mu.Lock()
 	}
+	if p.state == lost {
+		p.mu.Unlock()
+		return errLost
+	}
+	return nil
 }
 
 // drainable reports that something could be drained.
@@ -817,22 +825,15 @@ func (p *partition) unpop(e *entry) {
 // settle finishes a message, or puts it back. Between two sessions it waits for
 // whose partition it is.
 func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
-	p.mu.Lock()
-	for p.state == suspended {
-		resolved := p.resolved
-		p.mu.Unlock()
-		select {
-		case <-resolved:
-		case <-ctx.Done():
-			return errors.Join(errLost, ctx.Err())
-		}
-		p.mu.Lock()
+	if err := p.hold(ctx); err != nil {
+		p.leavePlace(e)
+		return err
 	}
-	if p.state == lost || p.out[e.msg.Offset] != e {
+	p.leavePlace(e)
+	if p.out[e.msg.Offset] != e {
 		p.mu.Unlock()
 		return errLost
 	}
-	p.leavePlace(e)
 	waited := e.kept != nil
 	switch {
 	case finished && e.again != nil:
@@ -873,7 +874,7 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 	return nil
 }
 
-// leavePlace ends a hand-out's being known by its place. The lock is held.
+// leavePlace ends a hand-out's being known by its place.
 func (p *partition) leavePlace(e *entry) {
 	if p.inPlace {
 		p.r.b.places.remove(e)

@@ -253,11 +253,14 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	r.member = sess
 	r.mu.Unlock()
-	for _, p := range fresh {
-		if err := p.load(ctx, positions[p.topicPartition]); err != nil {
-			return err
-		}
+	if err := each(placesAtOnce, fresh, func(p *partition) error { return p.load(ctx, positions[p.topicPartition]) }); err != nil {
+		return err
 	}
+	if err := r.loadPlaces(sess.Context(), fresh); err != nil {
+		return err
+	}
+	ctx, again := context.WithTimeout(sess.Context(), coordination)
+	defer again()
 	if err := r.refreshDrained(ctx, nil); err != nil {
 		return err
 	}
