@@ -140,9 +140,9 @@ func (s *Signals) Hooks() middleware.Hooks {
 	}
 }
 
-func (s *Signals) onStart(_ context.Context, info middleware.StartInfo) {
-	l := s.lane(info.MessageInfo)
-	l.start(keyOf(info.MessageInfo), info.At)
+func (s *Signals) onStart(_ context.Context, info *middleware.StartInfo) {
+	l := s.lane(&info.MessageInfo)
+	l.start(keyOf(&info.MessageInfo), info.At)
 	if info.DueAt.IsZero() {
 		return
 	}
@@ -154,8 +154,8 @@ func (s *Signals) onStart(_ context.Context, info middleware.StartInfo) {
 	l.lateness.Observe(late.Seconds())
 }
 
-func (s *Signals) onAttempt(_ context.Context, info middleware.AttemptInfo) {
-	l := s.lane(info.MessageInfo)
+func (s *Signals) onAttempt(_ context.Context, info *middleware.AttemptInfo) {
+	l := s.lane(&info.MessageInfo)
 	l.attempts.Inc()
 	if info.Err == nil {
 		l.succeeded.Observe(info.Duration.Seconds())
@@ -164,16 +164,16 @@ func (s *Signals) onAttempt(_ context.Context, info middleware.AttemptInfo) {
 	}
 }
 
-func (s *Signals) onHandoffFailure(_ context.Context, info middleware.HandoffFailureInfo) {
-	l := s.lane(info.MessageInfo)
+func (s *Signals) onHandoffFailure(_ context.Context, info *middleware.HandoffFailureInfo) {
+	l := s.lane(&info.MessageInfo)
 	to := label(string(info.To))
-	l.handoffFailed(keyOf(info.MessageInfo), to, info.Tries)
+	l.handoffFailed(keyOf(&info.MessageInfo), to, info.Tries)
 	s.handoffFailures.WithLabelValues(l.topic, l.consumer, to).Inc()
 }
 
-func (s *Signals) onOutcome(_ context.Context, info middleware.OutcomeInfo) {
-	l := s.lane(info.MessageInfo)
-	l.end(keyOf(info.MessageInfo), info.Outcome)
+func (s *Signals) onOutcome(_ context.Context, info *middleware.OutcomeInfo) {
+	l := s.lane(&info.MessageInfo)
+	l.end(keyOf(&info.MessageInfo), info.Outcome)
 	switch {
 	case info.Outcome != middleware.OutcomeProcessed:
 		s.outcomes.WithLabelValues(l.topic, l.consumer, l.handler, label(string(info.Outcome)),
@@ -189,7 +189,7 @@ func (s *Signals) onOutcome(_ context.Context, info middleware.OutcomeInfo) {
 }
 
 // lane returns the lane of a delivery.
-func (s *Signals) lane(m middleware.MessageInfo) *lane {
+func (s *Signals) lane(m *middleware.MessageInfo) *lane {
 	k := laneKey{m.Consumer.Topic, m.Consumer.Group, m.Stream, m.Handler, m.Partition}
 	if l := s.lanes.find(k); l != nil {
 		return l

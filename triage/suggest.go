@@ -51,6 +51,9 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 	if !ok {
 		adv = otherAdvice
 	}
+	if a.Signature == Overflow {
+		return []string{"Look at samples: these are many causes, or one whose texts a signature does not see through. Nothing is decided about them as one."}
+	}
 	if strings.HasPrefix(a.Signature, foreign.NoEvidence) {
 		return []string{"Look at the sample, and find out who writes there: nothing says that it failed, or for whom. Then send it on by hand, or close it."}
 	}

@@ -235,6 +235,19 @@ func TestRecurringGroupsComeFirst(t *testing.T) {
 
 // The unknown is never guessed: without times, nothing says that it was an
 // incident.
+// Clocks can be wrong by centuries, which a Duration cannot hold.
+func TestMomentsCenturiesApart(t *testing.T) {
+	t.Parallel()
+	var l triage.Timeline
+	for year := 500; year <= 6500; year += 1000 {
+		l.Add(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), 1)
+	}
+	j := triage.Thresholds{}.Judge(l, 7, now)
+	if len(j.Episodes) != 1 || j.Episodes[0].Count != 7 || j.Verdict != triage.Structural {
+		t.Errorf("%+v", j)
+	}
+}
+
 func TestGroupsWithoutTimes(t *testing.T) {
 	t.Parallel()
 	a := triage.NewAggregate(entry("x", time.Time{}), signature.Of("x"))

@@ -103,8 +103,9 @@ type Judgement struct {
 func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	t = t.WithDefaults()
 	// Silence is long compared with what is usual for this cause.
-	silence := max(t.Silence, time.Duration(min(t.Density*float64(l.spacing()), float64(1<<62))))
-	j := Judgement{Episodes: l.Episodes(silence), Main: -1, Count: count}
+	// In milliseconds: times may be further apart than a Duration can be long.
+	silence := max(t.Silence.Milliseconds(), int64(min(t.Density*float64(l.spacing()), float64(1<<62))))
+	j := Judgement{Episodes: l.episodes(silence), Main: -1, Count: count}
 	for i, e := range j.Episodes {
 		if j.Main < 0 || e.Count > j.Episodes[j.Main].Count {
 			j.Main = i
@@ -125,7 +126,7 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	short := length <= t.Short
 	// An episode is over when it has been silent for longer than its own
 	// silences last.
-	ongoing := now.Sub(last.Last) <= silence
+	ongoing := now.UnixMilli()-last.Last.UnixMilli() <= silence
 	mainOngoing := ongoing && j.Main == len(j.Episodes)-1
 	days := l.days()
 	spread := fmt.Sprintf("on %s in %s, over %s", plural(int64(days), "day"), plural(int64(len(j.Episodes)), "episode"),

@@ -772,6 +772,11 @@ func (p *partition) crashes(offset int64) int {
 // end of its being alone is given for suspects, and nil for what has a slot.
 func (p *partition) send(ctx context.Context, e *entry, end func()) bool {
 	d := p.delivery(e, end)
+	select { // there is room, but for suspects whose session has ended meanwhile
+	case p.r.s.out <- d:
+		return true
+	default:
+	}
 	select {
 	case p.r.s.out <- d:
 		return true

@@ -166,9 +166,16 @@ func triageInventory(ctx context.Context, c *call, o triageOptions) error {
 		if err != nil {
 			return err
 		}
-		if err := writeReport(c, o, new(triage.Pass), t.Report); err != nil {
+		pass := new(triage.Pass)
+		for _, g := range t.Report.Groups {
+			if g.Signature == triage.Overflow {
+				pass.Overflowed += g.Count
+			}
+		}
+		if err := writeReport(c, o, pass, t.Report); err != nil {
 			return err
 		}
+		notes(c.Stderr, pass, c.output != "table")
 		if err := tellStale(ctx, c.Stderr, s); err != nil {
 			return err
 		}
