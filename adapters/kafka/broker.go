@@ -40,8 +40,6 @@ type broker struct {
 	addrs  []string
 	sarama *sarama.Config
 	tiers  retrytopic.Tiers
-	// owner tells this process from others in what is committed.
-	owner uint64
 	// messageMax is the cluster's limit of a message on a topic without its own.
 	messageMax int
 
@@ -57,6 +55,7 @@ type broker struct {
 	tokens  map[consumerKey]chan struct{} // see tokenOf
 	renewed map[string]time.Time          // by topic: see renew
 	starts  map[start]int64               // see startAtEnd
+	owners  []uint64                      // names of this process: see owner
 	once    sync.Once
 }
 
@@ -72,8 +71,8 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	}
 	b := &broker{
 		cfg: cfg, names: p.Names.WithDefaults(), logger: p.Logger, addrs: addrs, sarama: sc,
-		tiers: retrytopic.DefaultTiers(), owner: newOwner(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
-		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{},
+		tiers: retrytopic.DefaultTiers(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
+		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{}, owners: []uint64{newOwner()},
 	}
 	if b.alone == nil {
 		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }

@@ -67,7 +67,11 @@
 // counts one crash; the next owner is careful until it has passed all that was
 // written by then: it commits what it hands out before it does, with up to 48
 // messages ahead, and none ahead of those that have two crashes, so that the third
-// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers count nothing.
+// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers
+// count nothing. A process that was paused or cut off for longer than its session
+// says so when it comes back, and what was counted because of it is taken back; the
+// verdict on a suspect waits for another time-out of the session. docs/kafka.md has
+// the rule, and what it cannot tell.
 //
 // # Ordering
 //

@@ -25,6 +25,8 @@ const (
 	// exactFrom is how many crashes make a message worth a commit of its own: what
 	// is committed ahead, and not handed out, is counted without cause.
 	exactFrom = 2
+	// convictFrom is how many crashes make the next hand-out of a suspect its verdict.
+	convictFrom = 3
 )
 
 // errLost means that the broker delivers a message again.
@@ -88,6 +90,10 @@ type partition struct {
 	until   int64
 	blamed  int64 // offsets below it may have been in a process that crashed
 	trials  map[int64]retrytopic.Trial
+	accused []uint64 // owners that may be heard of again: see accuse
+	// blamedBy is the bit of the owner because of whom blamed is.
+	blamedBy uint8
+	verdicts time.Time // those with convictFrom crashes wait until then
 
 	version  uint64 // of all that is committed
 	stored   uint64 // the version that is
@@ -148,16 +154,25 @@ func (p *partition) place(ctx context.Context, pos position) error {
 		return nil
 	}
 	p.offsets = progress.Offsets
-	crashed := progress.Running && progress.Owner != p.r.b.owner
+	crashed := progress.Running && !p.r.b.isMe(progress.Owner)
+	p.accused = progress.Accused
+	var by uint8
+	if crashed {
+		by = p.accuse(progress)
+	}
 	for _, t := range progress.Trials {
 		if t.Out && crashed {
 			t.Crashes++
+			t.By |= by
 		}
 		if t.Out = false; t.Crashes > 0 {
 			p.trials[t.Offset] = t
 		}
 	}
-	p.blamed, p.until = progress.Blamed, progress.Until
+	p.blamed, p.blamedBy, p.until = progress.Blamed, progress.BlamedBy, progress.Until
+	if len(p.accused) > 0 {
+		p.verdicts = time.Now().Add(p.r.b.sarama.Consumer.Group.Session.Timeout)
+	}
 	if p.r.stream != adapters.StreamSuspect {
 		p.careful = crashed || len(p.trials) > 0 || p.until > 0
 	}
@@ -166,9 +181,9 @@ func (p *partition) place(ctx context.Context, pos position) error {
 	}
 	p.until = end
 	if !progress.Careful {
-		p.blamed = min(end, pos.offset+retrytopic.MaxSpan)
+		p.blamed, p.blamedBy = min(end, pos.offset+retrytopic.MaxSpan), by
 	}
-	p.r.b.logger.Warn("kafka: the process that held a partition has ended without letting go: what it may have been handling is watched",
+	p.r.b.logger.Warn("kafka: the process that held a partition has ended without letting go, or is not heard of: what it may have been handling is watched",
 		"topic", p.topic, "partition", p.partition, "offset", pos.offset)
 	return nil
 }
@@ -196,9 +211,10 @@ func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool)
 	if p.state != live || !final && p.stored == p.version {
 		return position{}, 0, false
 	}
-	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Topic: p.id, Running: !final, Careful: p.careful}
+	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner(), Topic: p.id, Running: !final, Careful: p.careful}
 	if p.careful {
-		progress.Blamed, progress.Until = p.blamed, p.until
+		progress.Blamed, progress.BlamedBy, progress.Until = p.blamed, p.blamedBy, p.until
+		progress.Accused = p.accused
 	}
 	for _, t := range p.trials {
 		if final {
@@ -357,7 +373,7 @@ func (p *partition) finish(offset int64) {
 	delete(p.trials, offset)
 	p.version++
 	if p.careful && p.r.stream != adapters.StreamSuspect && len(p.trials) == 0 && len(p.ahead) == 0 && p.offsets.Mark() >= p.until {
-		p.careful, p.blamed, p.until = false, 0, 0
+		p.careful, p.blamed, p.blamedBy, p.until, p.accused = false, 0, 0, 0, nil
 	}
 }
 
@@ -509,6 +525,9 @@ func (p *partition) accept(m *sarama.ConsumerMessage) {
 	p.bytes += e.size
 	if p.r.stream != adapters.StreamMain {
 		e.due = heldUntil(m, maxHeld)
+		if p.r.stream == adapters.StreamSuspect && e.due.Before(p.verdicts) && p.crashes(m.Offset) >= convictFrom {
+			e.due = p.verdicts
+		}
 		p.push(e)
 		return
 	}
@@ -664,7 +683,9 @@ func (p *partition) disarm() {
 
 // try notes that an offset is about to be handed out. The lock is held.
 func (p *partition) try(offset int64) {
-	p.trials[offset] = retrytopic.Trial{Offset: offset, Crashes: p.crashes(offset), Out: true}
+	t := p.trial(offset)
+	t.Out = true
+	p.trials[offset] = t
 	p.version++
 }
 
@@ -758,14 +779,15 @@ func isDue(due time.Time) bool { return due.IsZero() || !due.After(time.Now()) }
 
 // crashes is how many processes ended while they handled an offset. The lock is
 // held.
-func (p *partition) crashes(offset int64) int {
-	if t, ok := p.trials[offset]; ok {
-		return t.Crashes
+func (p *partition) crashes(offset int64) int { return p.trial(offset).Crashes }
+
+// trial is what is known of an offset. The lock is held.
+func (p *partition) trial(offset int64) retrytopic.Trial {
+	t, ok := p.trials[offset]
+	if t.Offset = offset; !ok && offset < p.blamed {
+		t.Crashes, t.By = 1, p.blamedBy
 	}
-	if offset < p.blamed {
-		return 1
-	}
-	return 0
+	return t
 }
 
 // send hands out a message, unless the session or the subscription ends first. The

@@ -45,6 +45,7 @@ type reader struct {
 	attempted chan struct{} // closed and replaced after each commit
 	end       context.CancelFunc
 	ended     chan struct{}
+	unsaid    map[topicPartition][]uint64 // see testify
 }
 
 func newReader(s *subscription, stream adapters.Stream, group string, streams []string) *reader {
@@ -155,6 +156,7 @@ func (r *reader) join(ctx context.Context) (err error) {
 		err := group.Consume(session, slices.Sorted(maps.Keys(topics)), handler)
 		leave()
 		<-watched
+		r.testify()
 		if err != nil {
 			return err
 		}
@@ -261,6 +263,7 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	ctx, again := context.WithTimeout(sess.Context(), coordination)
 	defer again()
+	r.hear(ctx)
 	if err := r.refreshDrained(ctx, nil); err != nil {
 		return err
 	}
@@ -305,6 +308,9 @@ func (r *reader) Cleanup(sarama.ConsumerGroupSession) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxRevokeGrace)
 	defer cancel()
 	err := r.flush(ctx, true)
+	if err != nil {
+		r.cutOff() // others have to believe that this process has crashed
+	}
 	closing := isClosed(r.s.closing)
 	defer r.tell()
 	r.mu.Lock()
@@ -322,6 +328,7 @@ func (r *reader) Cleanup(sarama.ConsumerGroupSession) error {
 // abandon gives up what is still unsettled.
 func (r *reader) abandon() {
 	defer r.tell()
+	r.testify()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for tp, p := range r.parts {
@@ -355,7 +362,10 @@ func (r *reader) commits(ctx context.Context) {
 		case <-r.kick:
 		case <-tick.C:
 		case <-look.C:
-			step = func(ctx context.Context) error { return r.refreshDrained(ctx, (*partition).drainable) }
+			step = func(ctx context.Context) error {
+				r.hear(ctx)
+				return r.refreshDrained(ctx, (*partition).drainable)
+			}
 		}
 		short, cancel := context.WithTimeout(ctx, coordination)
 		err := step(short)
