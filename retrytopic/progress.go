@@ -69,8 +69,33 @@ var errProgress = errors.New("not a consumer's progress")
 
 // Encode returns the progress as text, without the mark, which is the position
 // that it is stored with.
-func (p Progress) Encode() string {
+func (p Progress) Encode() string { return p.encode(p.Offsets.bitmap()) }
+
+// EncodeWithin is Encode for stores that take fewer bytes: it leaves out finished
+// offsets, the highest first, then the accused, then trials, the highest first. What
+// is left out is processed again, or not known. It returns the empty text where there is no room at all.
+func (p Progress) EncodeWithin(most int) string {
 	bitmap := p.Offsets.bitmap()
+	text := p.encode(bitmap)
+	for len(text) > most {
+		over := (len(text)-most)*3/4 + 1
+		switch {
+		case len(bitmap) > 0:
+			bitmap = bitmap[:max(len(bitmap)-over, 0)]
+		case len(p.Accused) > 0:
+			p.Accused = nil
+		case len(p.Trials) > 0:
+			p.Trials = p.Trials[:min(len(p.Trials), MaxTrials)]
+			p.Trials = p.Trials[:max(len(p.Trials)-(over+6)/7, 0)]
+		default:
+			return ""
+		}
+		text = p.encode(bitmap)
+	}
+	return text
+}
+
+func (p Progress) encode(bitmap []byte) string {
 	var flags byte
 	if p.Running {
 		flags |= 1

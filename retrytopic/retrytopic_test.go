@@ -232,8 +232,19 @@ func TestOffsetsAreBounded(t *testing.T) {
 	for i := range uint64(2 * retrytopic.MaxAccused) {
 		p.Accused = append(p.Accused, 1<<64-1-i)
 	}
+	p.BlamedBy = 1
 	if n := len(p.Encode()); n > retrytopic.MaxProgress {
 		t.Errorf("the largest progress has %d bytes, want at most %d", n, retrytopic.MaxProgress)
+	}
+	for _, most := range []int{2000, 1500, 100, 60} {
+		text := p.EncodeWithin(most)
+		got, err := retrytopic.DecodeProgress(0, text)
+		if len(text) > most || err != nil || len(text) < most*9/10 && most > 1000 || got.Owner != p.Owner || got.Running != p.Running {
+			t.Errorf("within %d bytes there are %d: %v", most, len(text), err)
+		}
+	}
+	if text := p.EncodeWithin(10); text != "" {
+		t.Errorf("within 10 bytes it is %q", text)
 	}
 	o.Finish(0)
 	if o.Mark() != retrytopic.MaxSpan || o.Above() != 0 {

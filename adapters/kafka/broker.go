@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -42,6 +43,8 @@ type broker struct {
 	tiers  retrytopic.Tiers
 	// messageMax is the cluster's limit of a message on a topic without its own.
 	messageMax int
+	// metadataMax is how many bytes of metadata the cluster takes with a position.
+	metadataMax atomic.Int64
 
 	client   sarama.Client
 	admin    sarama.ClusterAdmin
@@ -74,6 +77,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 		tiers: retrytopic.DefaultTiers(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
 		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{}, owners: []uint64{newOwner()},
 	}
+	b.metadataMax.Store(retrytopic.MaxProgress)
 	if b.alone == nil {
 		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }
 	}
@@ -116,6 +120,9 @@ func (b *broker) connect() (err error) {
 	}
 	b.topics = newTopics(b.cfg, b.admin)
 	b.messageMax = b.clusterLimit()
+	if n, ok := b.clusterSetting("offset.metadata.max.bytes"); ok && n < retrytopic.MaxProgress {
+		b.littleMetadata(n)
+	}
 	b.producer, err = newProducer(b.sarama, b.addrs)
 	return err
 }
@@ -149,6 +156,13 @@ func (b *broker) clusterSetting(name string) (n int, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// littleMetadata notes that the cluster takes less metadata than it does by default.
+func (b *broker) littleMetadata(most int) {
+	b.metadataMax.Store(int64(most))
+	b.logger.Warn("kafka: the cluster takes little metadata with positions: of what is finished above a message that is not, some may be handled again after a rebalance; set offset.metadata.max.bytes to 4096",
+		"bytes", most)
 }
 
 func (b *broker) Capabilities() adapters.Capabilities {

@@ -225,7 +225,7 @@ func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool)
 		}
 	}
 	slices.SortFunc(progress.Trials, func(a, b retrytopic.Trial) int { return int(a.Offset - b.Offset) })
-	return position{p.offsets.Mark(), progress.Encode()}, p.version, true
+	return position{p.offsets.Mark(), progress.EncodeWithin(int(p.r.b.metadataMax.Load()))}, p.version, true
 }
 
 func (p *partition) committed(pos position, version uint64) {

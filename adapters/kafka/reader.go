@@ -20,6 +20,8 @@ const (
 	topicPoll = 5 * time.Second
 	// coordination bounds each exchange with a coordinator.
 	coordination = 10 * time.Second
+	// minMetadata has room for who holds a partition.
+	minMetadata = 64
 	// shortest and longest pause after a failure.
 	minPause, maxPause = 100 * time.Millisecond, 5 * time.Second
 )
@@ -380,6 +382,19 @@ func (r *reader) commits(ctx context.Context) {
 
 // flush commits what has changed. With final it says that this process lets go.
 func (r *reader) flush(ctx context.Context, final bool) error {
+	for {
+		err := r.flushOnce(ctx, final)
+		if most := r.b.metadataMax.Load(); !errors.Is(err, sarama.ErrOffsetMetadataTooLarge) || most == 0 {
+			return err
+		} else if most /= 2; most >= minMetadata {
+			r.b.littleMetadata(int(most)) // it did not say how much it takes
+		} else {
+			r.b.littleMetadata(0)
+		}
+	}
+}
+
+func (r *reader) flushOnce(ctx context.Context, final bool) error {
 	select {
 	case r.flushing <- struct{}{}:
 		defer func() { <-r.flushing }()
