@@ -42,6 +42,9 @@ func TestPanickingHookDuplicatesNoHandoff(t *testing.T) {
 
 func TestPanickingHookLosesNoSuccess(t *testing.T) {
 	for name, hooks := range map[string]func(*panics) middleware.Hooks{
+		"OnOpen": func(p *panics) middleware.Hooks {
+			return middleware.Hooks{OnOpen: func(context.Context, *middleware.OpenInfo) { p.next() }}
+		},
 		"OnStart": func(p *panics) middleware.Hooks {
 			return middleware.Hooks{OnStart: func(context.Context, *middleware.StartInfo) { p.next() }}
 		},

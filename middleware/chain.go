@@ -119,7 +119,21 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 	for handler, over := range cfg.Policies {
 		c.policies[handler] = cfg.Policy.Merge(over).WithDefaults()
 	}
+	c.opened()
 	return c, nil
+}
+
+// opened tells the hooks what they may ask the broker.
+func (c *Chain) opened() {
+	info := OpenInfo{Broker: c.cfg.Broker.Capabilities().Broker}
+	if w, ok := c.cfg.Broker.(adapters.Windowed); ok {
+		info.Windows = w.Windows
+	}
+	for _, h := range c.cfg.Hooks {
+		if h.OnOpen != nil {
+			callHook(context.Background(), &c.hooks, "OnOpen", h.OnOpen, &info)
+		}
+	}
 }
 
 // Middleware is the chain as a Watermill middleware. It belongs outermost. On

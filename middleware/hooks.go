@@ -19,6 +19,9 @@ import (
 // use. Infos are pointers because the Router starts a goroutine for each message,
 // whose stack is too small for copies of them and would have to grow.
 type Hooks struct {
+	// OnOpen: a chain was made for a broker. Called once by [NewChain], before
+	// anything else, on its goroutine.
+	OnOpen func(context.Context, *OpenInfo)
 	// OnStart: a delivery has entered the chain.
 	OnStart func(context.Context, *StartInfo)
 	// OnAttempt: the handler has returned, or panicked.
@@ -105,6 +108,16 @@ type MessageInfo struct {
 	Attempt       int  // from 1
 	Replay        bool // a person sent it back
 	DeliveryCount int  // zero where the broker does not count
+}
+
+// OpenInfo is what [Hooks].OnOpen is told.
+type OpenInfo struct {
+	// Broker is its kind, such as "kafka".
+	Broker string
+	// Windows returns what the broker has read ahead at the moment of the call; nil
+	// for a broker that is no [adapters.Windowed]. It may be called at any time, by
+	// any goroutine; once the broker is closed, there are none.
+	Windows func() []adapters.Window
 }
 
 // StartInfo is what [Hooks].OnStart is told.

@@ -86,6 +86,7 @@ func (i MessageInfo) attrs() []slog.Attr {
 func Tee(hooks ...Hooks) Hooks {
 	var t Hooks
 	for _, h := range hooks {
+		t.OnOpen = tee(t.OnOpen, h.OnOpen)
 		t.OnStart = tee(t.OnStart, h.OnStart)
 		t.OnAttempt = tee(t.OnAttempt, h.OnAttempt)
 		t.OnHandoffFailure = tee(t.OnHandoffFailure, h.OnHandoffFailure)

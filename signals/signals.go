@@ -8,10 +8,12 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/middleware"
 	"github.com/spillway-mq/spillway/policy"
 )
@@ -73,9 +75,14 @@ type Signals struct {
 	inFlight       *prometheus.Desc
 	oldestInFlight *prometheus.Desc
 	handoffFailing *prometheus.Desc
+	windowMessages *prometheus.Desc
+	windowFill     *prometheus.Desc
 
 	classes classes
 	lanes   lanes
+
+	mu      sync.Mutex
+	windows []func() []adapters.Window // of the brokers that were opened
 }
 
 // New returns a Signals, or an error that names every field that is wrong.
@@ -125,6 +132,12 @@ func New(cfg Config) (*Signals, error) {
 		handoffFailing: gauge("spillway_handoff_failing",
 			"Messages whose hand-off is failing right now, by the stream that does not take them.",
 			"topic", "consumer", "to"),
+		windowMessages: gauge("spillway_window_messages",
+			"Messages that were read ahead and are not finished, in handlers or waiting in memory.",
+			"topic", "consumer", "stream"),
+		windowFill: gauge("spillway_window_fill_ratio",
+			"How full the fullest window of what is read ahead is; at 1 nothing behind it is read.",
+			"topic", "consumer", "stream"),
 		classes: newClasses(cfg.MaxClasses),
 	}, nil
 }
@@ -133,11 +146,21 @@ func New(cfg Config) (*Signals, error) {
 // each chain the hooks once, or everything is counted twice.
 func (s *Signals) Hooks() middleware.Hooks {
 	return middleware.Hooks{
+		OnOpen:           s.onOpen,
 		OnStart:          s.onStart,
 		OnAttempt:        s.onAttempt,
 		OnHandoffFailure: s.onHandoffFailure,
 		OnOutcome:        s.onOutcome,
 	}
+}
+
+func (s *Signals) onOpen(_ context.Context, info *middleware.OpenInfo) {
+	if info.Windows == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.windows = append(s.windows, info.Windows)
 }
 
 func (s *Signals) onStart(_ context.Context, info *middleware.StartInfo) {
@@ -244,6 +267,8 @@ func (s *Signals) Describe(ch chan<- *prometheus.Desc) {
 	ch <- s.inFlight
 	ch <- s.oldestInFlight
 	ch <- s.handoffFailing
+	ch <- s.windowMessages
+	ch <- s.windowFill
 }
 
 // Collect implements [prometheus.Collector].
@@ -275,5 +300,27 @@ func (s *Signals) Collect(ch chan<- prometheus.Metric) {
 	}
 	for k, v := range oldest {
 		ch <- prometheus.MustNewConstMetric(s.oldestInFlight, prometheus.GaugeValue, v, k.topic, k.consumer, k.stream, k.partition)
+	}
+	s.collectWindows(ch)
+}
+
+// collectWindows asks the brokers what they have read ahead. Partitions, and the
+// tiers that retries wait in, share a series: what is full somewhere shows.
+func (s *Signals) collectWindows(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	ask := slices.Clone(s.windows)
+	s.mu.Unlock()
+	type set struct{ topic, consumer, stream string }
+	messages, fill := map[set]float64{}, map[set]float64{}
+	for _, windows := range ask {
+		for _, w := range windows() {
+			k := set{label(w.Consumer.Topic), label(w.Consumer.Group), label(string(w.Stream))}
+			messages[k] += float64(w.Messages)
+			fill[k] = max(fill[k], w.Fill)
+		}
+	}
+	for k, v := range messages {
+		ch <- prometheus.MustNewConstMetric(s.windowMessages, prometheus.GaugeValue, v, k.topic, k.consumer, k.stream)
+		ch <- prometheus.MustNewConstMetric(s.windowFill, prometheus.GaugeValue, fill[k], k.topic, k.consumer, k.stream)
 	}
 }

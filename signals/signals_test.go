@@ -325,6 +325,29 @@ func TestOldestInFlightGrowsWhileAHandlerHangs(t *testing.T) {
 	})
 }
 
+// Issue 4.3: retries come late behind a full window, and a gauge says so.
+func TestFullestWindowOfAStreamShows(t *testing.T) {
+	t.Parallel()
+	b := setup(t, signals.Config{})
+	c := adapters.Consumer{Topic: "orders", Group: "billing", Concurrency: 8}
+	windows := []adapters.Window{
+		{Consumer: c, Stream: adapters.StreamMain, Name: "orders", Messages: 5, Fill: .05},
+		{Consumer: c, Stream: adapters.StreamRetry, Name: "orders.billing.retry.2s", Messages: 3, Fill: .25},
+		{Consumer: c, Stream: adapters.StreamRetry, Name: "orders.billing.retry.4s", Partition: 1, Messages: 10, Fill: 1},
+		{Consumer: c, Stream: adapters.StreamRetry, Name: "orders.billing.retry.4s", Messages: 0, Fill: 0},
+	}
+	b.OnOpen(t.Context(), &middleware.OpenInfo{Broker: "memory"}) // which has none
+	b.OnOpen(t.Context(), &middleware.OpenInfo{Broker: "kafka", Windows: func() []adapters.Window { return windows }})
+	b.expect("windows", b.samples("window_messages", "window_fill_ratio"), map[string]float64{
+		"window_messages consumer=billing stream=main topic=orders":    5,
+		"window_messages consumer=billing stream=retry topic=orders":   13,
+		"window_fill_ratio consumer=billing stream=main topic=orders":  .05,
+		"window_fill_ratio consumer=billing stream=retry topic=orders": 1,
+	})
+	windows = nil // closed
+	b.expect("no windows", b.samples("window_messages", "window_fill_ratio"), map[string]float64{})
+}
+
 func TestInFlightByStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t, signals.Config{})
@@ -653,6 +676,7 @@ func everything(t *testing.T) []*dto.MetricFamily {
 	b.attempt(m, time.Second, errors.New("no"))
 	b.handoffFails(m, adapters.StreamDeadLetter, 1)
 	b.deadLetter(m, failure.ClassValidation, policy.ReasonPermanent)
+	b.OnOpen(t.Context(), &middleware.OpenInfo{Windows: func() []adapters.Window { return []adapters.Window{{Consumer: m.Consumer}} }})
 	return b.gather()
 }
 

@@ -86,8 +86,7 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 		}
 		return []string{"Look at the sample; then replay it by hand, or close it."}
 	case Mixed:
-		if j.Main >= 0 && len(j.Episodes) > 1 {
-			m := j.Episodes[j.Main]
+		if m := j.Episodes[j.Main]; j.Count > m.Count {
 			return []string{
 				fmt.Sprintf("The %s from %s to %s: %s", number(m.Count), clock(m.First), clock(m.Last), adv.ended),
 				fmt.Sprintf("The other %s: %s", number(j.Count-m.Count), structural),

@@ -51,6 +51,7 @@ type broker struct {
 	topics   *topics
 	producer *producer
 	places   places
+	readers  readers
 
 	alone func(stop <-chan struct{}) (end func(), ok bool) // see adapters.OpenParams
 

@@ -79,6 +79,7 @@ type partition struct {
 	carried  map[int64]bool             // out since an earlier session
 	held     int                        // entries in window, lanes and out
 	bytes    int                        // of them
+	full     bool                       // nothing more is read: run says so
 	unplaced bool                       // where the log begins is known with the first message
 	late     time.Time                  // of the last warning
 	inPlace  bool
@@ -411,6 +412,7 @@ func (p *partition) run(ctx context.Context, claim sarama.ConsumerGroupClaim) {
 		}
 		source := in
 		full := ahead != nil || !p.room()
+		p.full = full
 		if full {
 			source = nil
 			p.warnFull()

@@ -38,7 +38,11 @@ func (b *broker) Subscribe(_ context.Context, c adapters.Consumer) (adapters.Sub
 		stop: make(chan struct{}), closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	for _, r := range s.newReaders() {
-		s.readers.Go(r.run)
+		s.readers.Go(func() {
+			b.readers.add(r)
+			defer b.readers.remove(r)
+			r.run()
+		})
 	}
 	go func() { s.readers.Wait(); close(s.gone) }()
 	return s, nil

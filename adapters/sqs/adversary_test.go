@@ -404,7 +404,7 @@ func TestHandoffWithoutAnswerIsRepeatedByTheChainOnly(t *testing.T) {
 				told := 0
 				b.run(spillway.Config{
 					Policy: policy.Policy{Backoff: constantly(time.Hour)},
-					Hooks:  middleware.Hooks{OnHandoffFailure: func(context.Context, middleware.HandoffFailureInfo) { told++ }},
+					Hooks:  middleware.Hooks{OnHandoffFailure: func(context.Context, *middleware.HandoffFailureInfo) { told++ }},
 				}, func(*message.Message) error { return failure.Transient(errors.New("down")) })
 				b.fake.Inject(sqsfake.Fault{Action: "SendMessage", Queue: "orders_billing_retry", Do: lost})
 				b.publish("orders", "a", nil)

@@ -301,6 +301,20 @@ func TestOldestInFlightAlert(t *testing.T) {
 	})
 }
 
+// A full window of the topic itself is a backlog, which is no reason to call.
+func TestRetryWindowFullAlert(t *testing.T) {
+	run(t, func(w *world) {
+		c := adapters.Consumer{Topic: "orders", Group: "billing"}
+		windows := []adapters.Window{{Consumer: c, Stream: adapters.StreamMain, Fill: 1}, {Consumer: c, Stream: adapters.StreamRetry, Fill: .999}}
+		w.hooks.OnOpen(context.Background(), &middleware.OpenInfo{Windows: func() []adapters.Window { return windows }})
+		w.live(15*time.Second, nil)
+		w.expect("there is room", "SpillwayRetryWindowFull", none())
+		windows[1].Fill = 1
+		w.live(15*time.Second, nil)
+		w.expect("there is none", "SpillwayRetryWindowFull", map[string]float64{"consumer=billing stream=retry topic=orders": 1})
+	})
+}
+
 func TestAnyDeadLetterAlert(t *testing.T) {
 	run(t, func(w *world) {
 		w.live(2*time.Hour, func() { w.deliver(1, middleware.OutcomeProcessed) })
@@ -358,6 +372,7 @@ func TestExpressionsNameWhatExists(t *testing.T) {
 	}
 	want := []string{
 		"SpillwayAnyDeadLetter", "SpillwayDeadLetterRate", "SpillwayHandoffFailing", "SpillwayOldestInFlight",
+		"SpillwayRetryWindowFull",
 		"lateness_p99", "success_rate",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(exprs))); diff != "" {
