@@ -282,10 +282,24 @@ func TestOffsetsAreBounded(t *testing.T) {
 	}
 	p := retrytopic.Progress{Offsets: o, Owner: 1<<64 - 1, Topic: 1<<64 - 1, Running: true, Careful: true, Blamed: retrytopic.MaxSpan, Until: 1 << 50}
 	for i := range 3 * int64(retrytopic.MaxTrials) {
-		p.Trials = append(p.Trials, retrytopic.Trial{Offset: retrytopic.MaxSpan - 1000 + i, Crashes: 5, Out: true})
+		p.Trials = append(p.Trials, retrytopic.Trial{Offset: retrytopic.MaxSpan - 1000 + i, Crashes: 1000, Out: true})
 	}
+	for i := range uint64(2 * retrytopic.MaxAccused) {
+		p.Accused = append(p.Accused, 1<<64-1-i)
+	}
+	p.BlamedBy = 1
 	if n := len(p.Encode()); n > retrytopic.MaxProgress {
 		t.Errorf("the largest progress has %d bytes, want at most %d", n, retrytopic.MaxProgress)
+	}
+	for _, most := range []int{2000, 1500, 100, 60} {
+		text := p.EncodeWithin(most)
+		got, err := retrytopic.DecodeProgress(0, text)
+		if len(text) > most || err != nil || len(text) < most*9/10 && most > 1000 || got.Owner != p.Owner || got.Running != p.Running {
+			t.Errorf("within %d bytes there are %d: %v", most, len(text), err)
+		}
+	}
+	if text := p.EncodeWithin(10); text != "" {
+		t.Errorf("within 10 bytes it is %q", text)
 	}
 	o.Finish(0)
 	if o.Mark() != retrytopic.MaxSpan || o.Above() != 0 {
@@ -308,7 +322,8 @@ func TestProgressSurvivesTheCommit(t *testing.T) {
 	}
 	want := retrytopic.Progress{
 		Offsets: o, Owner: 77, Topic: 1<<63 + 5, Running: true, Careful: true, Blamed: 1200, Until: 5000,
-		Trials: []retrytopic.Trial{{Offset: 1000, Crashes: 2}, {Offset: 1002, Out: true}, {Offset: 1299, Crashes: 1, Out: true}},
+		Trials:   []retrytopic.Trial{{Offset: 1000, Crashes: 2, By: 2}, {Offset: 1002, Out: true}, {Offset: 1299, Crashes: 1, Out: true, By: 1}},
+		BlamedBy: 2, Accused: []uint64{1, 1<<64 - 1},
 	}
 	got, err := retrytopic.DecodeProgress(o.Mark(), want.Encode())
 	if err != nil {
@@ -339,6 +354,7 @@ func FuzzDecodeProgress(f *testing.F) {
 	o.Read(11)
 	o.Finish(11)
 	f.Add(int64(9), retrytopic.Progress{Offsets: o, Owner: 3, Trials: []retrytopic.Trial{{Offset: 9, Crashes: 1, Out: true}}}.Encode())
+	f.Add(int64(9), retrytopic.Progress{Offsets: o, Accused: []uint64{4}, BlamedBy: 1, Trials: []retrytopic.Trial{{Offset: 9, Crashes: 1, By: 1}}}.Encode())
 	f.Add(int64(0), "")
 	f.Add(int64(-1), "spillway1:AAAAAAAAAAAAAAAAAAAA")
 	f.Add(int64(1)<<62, "spillway1://////////////////////////8")

@@ -332,15 +332,19 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint6
 			n--
 		}
 	}
-	oldest, err = in.timestamp(ctx, tp, from)
-	return max(n, 0), oldest, err
+	oldest, ok, err := in.timestamp(ctx, tp, from)
+	if err != nil || !ok {
+		return 0, oldest, err // nothing but marks of transactions
+	}
+	return max(n, 0), oldest, nil
 }
 
-// timestamp reads the message at an offset, or the first after it.
-func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset int64) (at time.Time, err error) {
+// timestamp reads the message at an offset, or the first after it; ok is false if
+// there is none.
+func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset int64) (at time.Time, ok bool, err error) {
 	pc, err := in.reader.ConsumePartition(tp.topic, tp.partition, offset)
 	if err != nil {
-		return at, err
+		return at, false, err
 	}
 	defer func() { err = errors.Join(err, pc.Close()) }()
 	idle := time.NewTimer(drainIdle)
@@ -348,17 +352,17 @@ func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset i
 	select {
 	case m := <-pc.Messages():
 		if m != nil {
-			at = m.Timestamp
+			return m.Timestamp, true, nil
 		}
 	case e := <-pc.Errors():
 		if e != nil {
-			return at, e
+			return at, false, e
 		}
 	case <-idle.C:
 	case <-ctx.Done():
-		return at, ctx.Err()
+		return at, false, ctx.Err()
 	}
-	return at, nil
+	return at, false, nil
 }
 
 // lapse warns of what the broker deletes soon.

@@ -67,7 +67,11 @@
 // counts one crash; the next owner is careful until it has passed all that was
 // written by then: it commits what it hands out before it does, with up to 48
 // messages ahead, and none ahead of those that have two crashes, so that the third
-// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers count nothing.
+// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers
+// count nothing. A process that was paused or cut off for longer than its session
+// says so when it comes back, and what was counted because of it is taken back; the
+// verdict on a suspect waits for another time-out of the session. docs/kafka.md has
+// the rule, and what it cannot tell.
 //
 // # Ordering
 //
@@ -78,7 +82,9 @@
 // With adapters.RetryInPlace nothing passes a message that waits: it keeps its
 // place, and those of its key behind it wait too, while other keys go on. Its
 // attempts are counted in a compacted topic, <topic>.<group>.retry.inplace, which
-// whoever gets the partition reads; so they survive restarts. Of the limits: all
+// whoever gets the partition reads; so they survive restarts. What is decided about a
+// message after its partition went to another member is not carried out: hand-offs
+// fail with adapters.ErrClosed. Of the limits: all
 // that waits, and all that waits behind it, counts for [Config].Window, and the
 // whole partition waits when 16,384 messages lie behind the oldest one. What is
 // parked, suspected or replayed has left its place, and comes back, and is

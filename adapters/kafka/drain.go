@@ -242,7 +242,7 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 		// Also when ctx has ended: fn has these.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coordination)
 		defer cancel()
-		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner, Topic: id}.Encode()}
+		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner(), Topic: id}.EncodeWithin(int(s.b.metadataMax.Load()))}
 		return s.b.commit(ctx, drainGroup(s.stream), "", sarama.GroupGenerationUndefined, map[topicPartition]position{tp: pos})
 	}
 	defer func() { err = errors.Join(err, commit()) }()
