@@ -103,11 +103,8 @@
 // Drain reads a stream in the name of the group <stream>.drain and commits there
 // what was taken. Consumers and drains of one stream leave out what the other has
 // finished; while a consumer runs, what is due within five seconds is left to it.
-// Two drains of one stream at a time read the same. The broker also has
-//
-//	Peek(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error
-//
-// which reads the same and takes nothing.
+// Two drains of one stream at a time read the same. Peek reads the same and takes
+// nothing, and Count says from positions alone how much there is.
 //
 // # Why a loop of our own
 //
@@ -117,6 +114,6 @@
 // # Defaults
 //
 // See [Config]. A URL has the form kafka://user:password@host:9092,host:9092 or
-// kafkas://, with TLS; a user means SASL PLAIN unless [Config].Sarama says
-// otherwise. There are no options in the URL.
+// kafkas://, with TLS; a user means SASL PLAIN unless [Config].SASL or
+// [Config].Sarama says otherwise. There are no options in the URL.
 package kafka
