@@ -10,7 +10,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/spillway-mq/spillway/adapters"
-	"github.com/spillway-mq/spillway/retrytopic"
 )
 
 // The rules of Check. Their names are frozen; docs/kafka.md explains them.
@@ -286,23 +285,12 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint6
 	if err != nil {
 		return 0, oldest, err
 	}
-	finished := offsetsAt(pos, id)
-	if pos.offset < 0 {
-		finished = retrytopic.NewOffsets(begin)
-	}
-	taken := offsetsAt(drained, id)
-	from := max(begin, finished.Mark(), taken.Mark())
+	from, left := unfinished(begin, end, offsetsAt(pos, id), offsetsAt(drained, id))
 	if from >= end {
 		return 0, oldest, nil
 	}
-	n = int(end - from)
-	for offset := from; offset < min(end, from+retrytopic.MaxSpan); offset++ {
-		if finished.Finished(offset) || taken.Finished(offset) {
-			n--
-		}
-	}
 	oldest, err = in.timestamp(ctx, tp, from)
-	return max(n, 0), oldest, err
+	return int(left), oldest, err
 }
 
 // timestamp reads the message at an offset, or the first after it.
