@@ -111,6 +111,9 @@ func (b *broker) connect() (err error) {
 			err = errors.Join(err, b.client.Close())
 		}
 	}()
+	if err = b.checkVersions(); err != nil {
+		return err
+	}
 	if b.admin, err = sarama.NewClusterAdminFromClient(b.client); err != nil {
 		return err
 	}

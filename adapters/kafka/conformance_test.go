@@ -20,13 +20,13 @@ import (
 const urlVariable = "SPILLWAY_TEST_KAFKA"
 
 // fake starts an in-process cluster.
-func fake(t testing.TB) string {
+func fake(t testing.TB, opts ...kfake.Opt) string {
 	t.Helper()
-	c, err := kfake.NewCluster(
+	c, err := kfake.NewCluster(append(opts,
 		kfake.NumBrokers(1), kfake.DefaultNumPartitions(3),
 		kfake.GroupMinSessionTimeout(500*time.Millisecond),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}),
-	)
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
-// Package kafka is the adapter for Apache Kafka, from version 2.4. Its tests run
-// on 4.1.1 and on kfake.
+// Package kafka is the adapter for Apache Kafka, from version 2.4; a cluster that
+// lacks a request that is needed is refused with a [VersionError]. Its tests run on
+// 4.1.1, and on kfake, also as it answers like 2.4.
 //
 // # Terms
 //
