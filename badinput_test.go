@@ -130,7 +130,7 @@ func TestMetadataThatFillsTheLimitGoesToTheLastResort(t *testing.T) {
 	done := make(chan struct{})
 	s := serviceOn(t, memory.New(memory.Config{MaxMetadataBytes: limit}), spillway.Config{
 		LastResort: dir,
-		Hooks: middleware.Hooks{OnOutcome: func(_ context.Context, o middleware.OutcomeInfo) {
+		Hooks: middleware.Hooks{OnOutcome: func(_ context.Context, o *middleware.OutcomeInfo) {
 			if o.Outcome == middleware.OutcomeLastResort {
 				close(done)
 			}

@@ -118,7 +118,7 @@ func (c Config) validate() error {
 // checkInPlace refuses what a broker cannot do in place.
 func (c Config) checkInPlace(caps adapters.Capabilities) error {
 	if !caps.InPlaceRetry {
-		return fmt.Errorf("Retry is %q: %s: %w", c.Retry, caps.Broker, adapters.ErrUnsupported)
+		return fmt.Errorf("field Retry is %q: %s: %w", c.Retry, caps.Broker, adapters.ErrUnsupported)
 	}
 	if caps.MaxInPlaceDelay == 0 {
 		return nil

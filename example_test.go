@@ -21,7 +21,7 @@ func Example() {
 	sw, err := spillway.Open(ctx, "memory://", spillway.Config{
 		Group:  "billing",
 		Logger: slog.New(slog.DiscardHandler),
-		Hooks: middleware.Hooks{OnOutcome: func(_ context.Context, o middleware.OutcomeInfo) {
+		Hooks: middleware.Hooks{OnOutcome: func(_ context.Context, o *middleware.OutcomeInfo) {
 			fmt.Printf("%s: %s\n", o.MessageID, o.Outcome)
 			if left--; left == 0 {
 				stop()

@@ -111,25 +111,25 @@ func serviceThrough(t *testing.T, broker *memory.Broker, opener adapters.Opener,
 	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Logger = logger
 	cfg.Hooks = middleware.Tee(middleware.Hooks{
-		OnStart: func(context.Context, middleware.StartInfo) {
+		OnStart: func(context.Context, *middleware.StartInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.starts++
 		},
-		OnAttempt: func(_ context.Context, i middleware.AttemptInfo) {
+		OnAttempt: func(_ context.Context, i *middleware.AttemptInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.attempts = append(s.attempts, i.Attempt)
 		},
-		OnHandoffFailure: func(_ context.Context, i middleware.HandoffFailureInfo) {
+		OnHandoffFailure: func(_ context.Context, i *middleware.HandoffFailureInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.handoffs = append(s.handoffs, handoffFailure{i, time.Now()})
+			s.handoffs = append(s.handoffs, handoffFailure{*i, time.Now()})
 		},
-		OnOutcome: func(_ context.Context, i middleware.OutcomeInfo) {
+		OnOutcome: func(_ context.Context, i *middleware.OutcomeInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.outcomes = append(s.outcomes, i)
+			s.outcomes = append(s.outcomes, *i)
 			select {
 			case s.changed <- struct{}{}:
 			default:

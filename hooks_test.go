@@ -28,7 +28,7 @@ func TestPanickingHookDuplicatesNoHandoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var p panics
 		s := installed(t, spillway.Config{Hooks: middleware.Hooks{
-			OnOutcome: func(context.Context, middleware.OutcomeInfo) { p.next() },
+			OnOutcome: func(context.Context, *middleware.OutcomeInfo) { p.next() },
 		}})
 		s.consume(func(*message.Message) error { return failure.Permanent(errors.New("bad")) })
 		s.start()
@@ -43,16 +43,16 @@ func TestPanickingHookDuplicatesNoHandoff(t *testing.T) {
 func TestPanickingHookLosesNoSuccess(t *testing.T) {
 	for name, hooks := range map[string]func(*panics) middleware.Hooks{
 		"OnOpen": func(p *panics) middleware.Hooks {
-			return middleware.Hooks{OnOpen: func(context.Context, middleware.OpenInfo) { p.next() }}
+			return middleware.Hooks{OnOpen: func(context.Context, *middleware.OpenInfo) { p.next() }}
 		},
 		"OnStart": func(p *panics) middleware.Hooks {
-			return middleware.Hooks{OnStart: func(context.Context, middleware.StartInfo) { p.next() }}
+			return middleware.Hooks{OnStart: func(context.Context, *middleware.StartInfo) { p.next() }}
 		},
 		"OnAttempt": func(p *panics) middleware.Hooks {
-			return middleware.Hooks{OnAttempt: func(context.Context, middleware.AttemptInfo) { p.next() }}
+			return middleware.Hooks{OnAttempt: func(context.Context, *middleware.AttemptInfo) { p.next() }}
 		},
 		"OnOutcome": func(p *panics) middleware.Hooks {
-			return middleware.Hooks{OnOutcome: func(context.Context, middleware.OutcomeInfo) { p.next() }}
+			return middleware.Hooks{OnOutcome: func(context.Context, *middleware.OutcomeInfo) { p.next() }}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,6 +119,7 @@ type subscription struct {
 	ctx    context.Context    // whoever subscribed; its end closes the subscription
 	settle context.Context    // not ended by shutdown, but after it
 	giveUp context.CancelFunc // ends settle
+	leave  func()             // the gate
 
 	closing chan struct{} // hand out nothing more
 	stopped chan struct{} // the broker delivers nothing more
@@ -132,7 +133,7 @@ type subscription struct {
 func newSubscription(ctx context.Context, in adapters.Subscription, c adapters.Consumer, sw *Spillway) *subscription {
 	s := &subscription{
 		// With room for all that is out, nobody waits for the Router to take a message.
-		sw: sw, in: in, out: make(chan *message.Message, c.Concurrency+1), cons: c, ctx: ctx, base: context.WithoutCancel(ctx),
+		sw: sw, in: in, out: make(chan *message.Message, c.Concurrency+1), cons: c, ctx: ctx, base: context.WithoutCancel(ctx), leave: sw.gate.leave,
 		closing: make(chan struct{}), stopped: make(chan struct{}), forced: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.settle, s.giveUp = context.WithCancel(s.base)
@@ -225,14 +226,28 @@ func (s *subscription) close() error {
 // work leaves what it has not begun to the broker, which takes it back uncounted.
 func (s *subscription) work() {
 	for !s.ending() {
-		select {
-		case d, open := <-s.in.Deliveries():
-			if !open {
-				return
-			}
-			s.deliver(d)
-		case <-s.closing:
+		d, open := s.next()
+		if !open {
+			return
 		}
+		if d != nil {
+			s.deliver(d)
+		}
+	}
+}
+
+// next waits for a delivery; there is none when the subscription is closing.
+func (s *subscription) next() (d *adapters.Delivery, open bool) {
+	select { // in haste there is one already, and no need to look at two channels
+	case d, open = <-s.in.Deliveries():
+		return d, open
+	default:
+	}
+	select {
+	case d, open = <-s.in.Deliveries():
+		return d, open
+	case <-s.closing:
+		return nil, true
 	}
 }
 
@@ -303,7 +318,7 @@ func (s *subscription) enter(d *adapters.Delivery) (leave func(), ok bool) {
 	case d.Stream == adapters.StreamSuspect:
 		return s.sw.gate.enterAlone(s.closing)
 	default:
-		return s.sw.gate.leave, s.sw.gate.enter(s.closing)
+		return s.leave, s.sw.gate.enter(s.closing)
 	}
 }
 

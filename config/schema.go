@@ -64,7 +64,7 @@ func (c *Config) schema() object {
 			{"manyEpisodes", "Failures in so many episodes or more are structural.", "4", whole(&c.Triage.ManyEpisodes)},
 			{"silence", "A silence that is not longer ends no episode.", "1h", duration(&c.Triage.Silence)},
 			{"density", "Nor does one that is not as many times longer than the usual one.", "10", number(&c.Triage.Density)},
-			{"maxSignatures", "How many signatures of a consumer are told apart in a file; further ones are counted as `(overflow)`.", "500", whole(&c.Triage.MaxSignatures)},
+			{"maxSignatures", "How many signatures of a consumer are told apart in a file, and may be new in an hour of collecting; further ones are counted in groups `(overflow)`.", "500", whole(&c.Triage.MaxSignatures)},
 			{"maxGroups", "How many groups are told apart in a file.", "5000", whole(&c.Triage.MaxGroups)},
 		}},
 	}

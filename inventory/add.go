@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/triage"
+	"github.com/spillway-mq/spillway/triage/signature"
 )
 
 // Batch is what is written together.
@@ -25,19 +26,30 @@ type Batch struct {
 	// LeaveOut stores the items without payloads, keys and headers. Adding an
 	// item again without it fills them in.
 	LeaveOut bool
+	// NewSignatures of one consumer are told apart in an hour at most; 0 means
+	// DefaultNewSignatures. Further ones fall into the group (overflow) of their
+	// class and version: a text that a signature does not see through would
+	// otherwise make a group of every message.
+	NewSignatures int
 }
+
+// DefaultNewSignatures is how many signatures of one consumer may be new in an
+// hour.
+const DefaultNewSignatures = 500
 
 // Added says what became of a batch.
 type Added struct {
 	New         int // dead letters that were not there before
 	Duplicates  int // that were: a record that came again
 	Quarantined int // records that were not there before
+	Overflowed  int // of New, those in groups named (overflow)
 }
 
 func (a *Added) add(b Added) {
 	a.New += b.New
 	a.Duplicates += b.Duplicates
 	a.Quarantined += b.Quarantined
+	a.Overflowed += b.Overflowed
 }
 
 // rowsOfOne is how many rows one statement inserts. A statement costs more than
@@ -84,6 +96,9 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 		if err := tx.overwriting(ctx, false); err != nil {
 			return err
 		}
+		if err := tx.limit(ctx, rows, cmp.Or(b.NewSignatures, DefaultNewSignatures), now); err != nil {
+			return err
+		}
 		isFresh, err := tx.addRows(ctx, sorted)
 		if err != nil {
 			return err
@@ -96,6 +111,11 @@ func (s *Store) Add(ctx context.Context, b Batch) (Added, error) {
 			}
 		}
 		added = Added{New: len(fresh), Duplicates: len(rows) - len(fresh)}
+		for _, r := range fresh {
+			if r.signature.Text == triage.Overflow {
+				added.Overflowed++
+			}
+		}
 		if err := tx.count(ctx, fresh); err != nil {
 			return err
 		}
@@ -135,6 +155,71 @@ func inParts(n int, do func(i int)) {
 		})
 	}
 	wg.Wait()
+}
+
+// limit has rows overflow whose signature would be one too many.
+func (t *tx) limit(ctx context.Context, rows []*row, most int, now time.Time) error {
+	causes, groups := map[cause]bool{}, map[string]*row{} // that are there, that may be new
+	var order []string
+	for _, r := range rows {
+		r.signature, r.group = r.signed, r.signedGroup // in a transaction that is tried again
+		if groups[r.group] == nil {
+			groups[r.group] = r
+			order = append(order, r.group)
+		}
+	}
+	for chunk := range slices.Chunk(order, 500) {
+		args := make([]any, 0, len(chunk))
+		for _, id := range chunk {
+			args = append(args, groups[id].signature.ID)
+		}
+		res, err := t.query(ctx, `SELECT DISTINCT class, signature_id FROM triage_groups WHERE signature_id IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
+		err = each(res, err, func(scan func(...any) error) error {
+			var c cause
+			err := scan(&c.class, &c.signatureID)
+			causes[c] = true
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	full := map[string]bool{} // consumers
+	over := map[cause]bool{}
+	for _, id := range order {
+		r := groups[id]
+		c := cause{r.entry.Key(r.signature).Class, r.signature.ID}
+		if causes[c] || over[c] {
+			continue
+		}
+		if !full[r.consumer] {
+			var n int
+			err := t.row(ctx, `INSERT INTO new_signatures (consumer, hour, n) VALUES (?, ?, 1) ON CONFLICT (consumer) DO UPDATE SET
+				n = CASE WHEN new_signatures.hour = excluded.hour THEN new_signatures.n + 1 ELSE 1 END, hour = excluded.hour RETURNING n`,
+				r.consumer, now.Unix()/3600).Scan(&n)
+			if err != nil {
+				return err
+			}
+			full[r.consumer] = n > most
+		}
+		if full[r.consumer] {
+			over[c] = true
+		} else {
+			causes[c] = true
+		}
+	}
+	for _, r := range rows {
+		if over[cause{r.entry.Key(r.signature).Class, r.signature.ID}] {
+			r.signature = t.s.overflow()
+			r.group = triage.GroupID(r.entry.Key(r.signature))
+		}
+	}
+	return nil
+}
+
+// overflow is the signature of those that are too many.
+func (s *Store) overflow() signature.Signature {
+	return signature.Signature{ID: s.rules.version + ":" + triage.Overflow, Text: triage.Overflow}
 }
 
 // addRows inserts what is new, and returns it.

@@ -26,6 +26,8 @@ type CollectConfig struct {
 	// Batch is how many records are committed together at most; 0 means 1000.
 	// It also bounds what is held in memory, for each stream: twice as many.
 	Batch int
+	// NewSignatures is as in a Batch.
+	NewSignatures int
 	// Follow goes on when the streams are empty, until the context ends. Then
 	// errors of broker and database are logged and tried again instead of
 	// returned.
@@ -332,7 +334,7 @@ func (c *collector) decode(stream string, records []adapters.Record) (all []deco
 }
 
 func (c *collector) batch(stream string, records []decoded) Batch {
-	b := Batch{LeaveOut: c.cfg.LeaveOut, Items: make([]Item, 0, len(records))}
+	b := Batch{LeaveOut: c.cfg.LeaveOut, NewSignatures: c.cfg.NewSignatures, Items: make([]Item, 0, len(records))}
 	for _, r := range records {
 		if r.err != nil {
 			r.record.Native = nil

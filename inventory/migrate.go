@@ -191,6 +191,13 @@ CREATE TABLE overrides (
 	note       TEXT NOT NULL,
 	removed_at BIGINT NOT NULL -- or 0
 );
+
+-- How many signatures of a consumer were new in an hour.
+CREATE TABLE new_signatures (
+	consumer TEXT NOT NULL PRIMARY KEY,
+	hour     BIGINT NOT NULL, -- since 1970
+	n        BIGINT NOT NULL
+) {clustered};
 `,
 	// What one decision has closed may be in several groups now.
 	sqlite: `

@@ -15,7 +15,7 @@ import (
 )
 
 // tables are those of the present version.
-var tables = []string{"audit", "closed_aggregates", "dead_letters", "decisions", "overrides", "quarantine", "spillway_schema", "successors", "triage_groups", "versions"}
+var tables = []string{"audit", "closed_aggregates", "dead_letters", "decisions", "new_signatures", "overrides", "quarantine", "spillway_schema", "successors", "triage_groups", "versions"}
 
 // columns returns the names of columns of all tables.
 func columns(t *testing.T, url string) (names []string) {

@@ -17,7 +17,11 @@ func (t *tx) quarantine(ctx context.Context, records []Quarantined, now time.Tim
 		if err != nil {
 			return 0, err
 		}
-		position, err := json.Marshal(q.Record.Position)
+		p := q.Record.Position
+		if y := p.Timestamp.UTC().Year(); y < 1 || y > 9999 {
+			p.Timestamp = time.Time{} // JSON has no form for it
+		}
+		position, err := json.Marshal(p)
 		if err != nil {
 			return 0, err
 		}

@@ -200,6 +200,10 @@ func (t *tx) resignGroup(ctx context.Context, id string, sg signing) (moves []Mo
 		e.ID = letter
 		sig := sg.of(&d, e)
 		key := e.Key(sig)
+		if shares[triage.GroupID(key)] == nil && len(shares) >= DefaultNewSignatures {
+			sig = t.s.overflow()
+			key = e.Key(sig)
+		}
 		to := shares[triage.GroupID(key)]
 		if to == nil {
 			to = &share{key: key, text: sig.Text, first: failed, last: failed, open: triage.NewAggregate(e, sig), closed: map[int64]*triage.Aggregate{}}

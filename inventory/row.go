@@ -40,7 +40,10 @@ type row struct {
 	consumer, topic string
 	group           string
 	entry           triage.Entry
-	signature       signature.Signature
+	signature       signature.Signature // or that of those that are too many
+
+	signed      signature.Signature // as the text is signed
+	signedGroup string
 }
 
 // The most bytes of a text in an index, and of one that is only shown.
@@ -77,6 +80,7 @@ func rowOf(it *Item, now time.Time, signing signing) (row, error) {
 	r.hash = hashOf(r.id)
 	r.signature = signing.of(d, r.entry)
 	r.group = triage.GroupID(r.entry.Key(r.signature))
+	r.signed, r.signedGroup = r.signature, r.group
 
 	headers, err := encodeHeaders(m.Headers)
 	if err != nil {

@@ -154,6 +154,57 @@ func TestGroupsAreKeptWithEveryBatch(t *testing.T) {
 }
 
 // O27: the latest failure is on top, and all are kept.
+// O21: what is beyond the signatures that may be new in an hour is counted in a
+// group that says so, in one batch and over several, and nothing is dropped.
+func TestTooManyNewSignatures(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		word := func(i int) string { return "no " + strings.Repeat(string(rune('a'+i%26)), 3+i/26) }
+		batch := func(from, to int, change func(*inventory.Item)) inventory.Added {
+			t.Helper()
+			b := inventory.Batch{NewSignatures: 10}
+			for i := from; i < to; i++ {
+				it := letter(fmt.Sprint(i), word(i), monday)
+				change(&it)
+				b.Items = append(b.Items, it)
+			}
+			added, err := s.Add(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return added
+		}
+		same := func(*inventory.Item) {}
+		for i, step := range []struct {
+			from, to int
+			change   func(*inventory.Item)
+			want     inventory.Added
+		}{
+			{0, 8, same, inventory.Added{New: 8}},
+			{8, 30, same, inventory.Added{New: 22, Overflowed: 20}},
+			{0, 30, same, inventory.Added{Duplicates: 30}},
+			// A further version of a signature that is known is no new one.
+			{0, 12, func(it *inventory.Item) { it.DeadLetter.ID += "v"; it.DeadLetter.Consumer.Version = "1.9.0" }, inventory.Added{New: 12, Overflowed: 2}},
+			// And each consumer has its own.
+			{30, 35, func(it *inventory.Item) { it.DeadLetter.Consumer.Group = "audit" }, inventory.Added{New: 5}},
+		} {
+			if got := batch(step.from, step.to, step.change); got != step.want {
+				t.Errorf("step %d: %+v, want %+v", i, got, step.want)
+			}
+		}
+		g := named(t, s, "(overflow)")
+		if len(groups(t, s)) != 10+1+10+1+5 || g.Total+groups(t, s)[1].Total != 22 {
+			t.Errorf("%d groups, %+v", len(groups(t, s)), g)
+		}
+		// Under the id that a pass over a file gives it, and decided like any.
+		if id := triage.GroupID(triage.Key{Class: g.Class, Version: g.Version, SignatureID: "s1:(overflow)"}); id != g.ID {
+			t.Errorf("id %s, want %s", g.ID, id)
+		}
+		closeGroup(t, s, inventory.Decision{Group: g.ID, Reason: inventory.ReasonTestData})
+	})
+}
+
 func TestLatestFailureIsTheExample(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, url string) {

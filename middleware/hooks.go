@@ -14,35 +14,34 @@ import (
 )
 
 // Hooks are told what happens to messages. Every field is optional. Hooks are
-// called on the message's own goroutine: they must return quickly, must not
-// keep the context, and must be safe for concurrent use.
+// called on the message's own goroutine: they must return quickly, must not keep
+// the context, must not change what they are told, and must be safe for concurrent
+// use. Infos are pointers because the Router starts a goroutine for each message,
+// whose stack is too small for copies of them and would have to grow.
 type Hooks struct {
 	// OnOpen: a chain was made for a broker. Called once by [NewChain], before
 	// anything else, on its goroutine.
-	OnOpen func(context.Context, OpenInfo)
+	OnOpen func(context.Context, *OpenInfo)
 	// OnStart: a delivery has entered the chain.
-	OnStart func(context.Context, StartInfo)
+	OnStart func(context.Context, *StartInfo)
 	// OnAttempt: the handler has returned, or panicked.
-	OnAttempt func(context.Context, AttemptInfo)
+	OnAttempt func(context.Context, *AttemptInfo)
 	// OnHandoffFailure: a hand-off was not confirmed; it will be repeated, or
 	// ends as the outcome says that follows.
-	OnHandoffFailure func(context.Context, HandoffFailureInfo)
+	OnHandoffFailure func(context.Context, *HandoffFailureInfo)
 	// OnOutcome: the delivery has left the chain. Called once for each OnStart,
 	// where the decision was taken and carried out. What was handed off may have
 	// come back, and may even be finished, before it is called.
-	OnOutcome func(context.Context, OutcomeInfo)
+	OnOutcome func(context.Context, *OutcomeInfo)
 }
 
 // hookList calls the hooks of several [Hooks] in turn. A panic of one ends in the
-// log: one that got out would send back a message that is handed off already. The
-// infos are large and are passed by value, so there is one call between the
-// chain and each hook, and not one for each layer: the Router runs the chain in
-// new goroutines, whose small stacks would have to grow for every message.
+// log: one that got out would send back a message that is handed off already.
 type hookList struct {
-	start          []func(context.Context, StartInfo)
-	attempt        []func(context.Context, AttemptInfo)
-	handoffFailure []func(context.Context, HandoffFailureInfo)
-	outcome        []func(context.Context, OutcomeInfo)
+	start          []func(context.Context, *StartInfo)
+	attempt        []func(context.Context, *AttemptInfo)
+	handoffFailure []func(context.Context, *HandoffFailureInfo)
+	outcome        []func(context.Context, *OutcomeInfo)
 
 	logger   *slog.Logger
 	evidence poison.Evidence
@@ -59,7 +58,7 @@ func newHookList(all []Hooks, logger *slog.Logger, evidence poison.Evidence) hoo
 	return l
 }
 
-func appendHook[I any](hooks []func(context.Context, I), hook func(context.Context, I)) []func(context.Context, I) {
+func appendHook[I any](hooks []func(context.Context, *I), hook func(context.Context, *I)) []func(context.Context, *I) {
 	if hook == nil {
 		return hooks
 	}
@@ -67,9 +66,9 @@ func appendHook[I any](hooks []func(context.Context, I), hook func(context.Conte
 }
 
 // callHook calls one hook.
-func callHook[I any](ctx context.Context, l *hookList, name string, hook func(context.Context, I), info *I) {
+func callHook[I any](ctx context.Context, l *hookList, name string, hook func(context.Context, *I), info *I) {
 	defer l.guard(ctx, name)
-	hook(ctx, *info)
+	hook(ctx, info)
 }
 
 // guard is deferred around a hook.

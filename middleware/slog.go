@@ -23,11 +23,11 @@ func SlogHooks(logger *slog.Logger, evidence poison.Evidence) Hooks {
 		return slog.String("error", text)
 	}
 	return Hooks{
-		OnHandoffFailure: func(ctx context.Context, i HandoffFailureInfo) {
+		OnHandoffFailure: func(ctx context.Context, i *HandoffFailureInfo) {
 			logger.LogAttrs(ctx, slog.LevelError, "hand-off failed", append(i.attrs(),
 				slog.String("to", string(i.To)), slog.Int("tries", i.Tries), slog.Duration("delay", i.Next), errAttr(failure.Failure{Err: i.Err}))...)
 		},
-		OnOutcome: func(ctx context.Context, i OutcomeInfo) {
+		OnOutcome: func(ctx context.Context, i *OutcomeInfo) {
 			level, text := slog.LevelInfo, ""
 			switch i.Outcome {
 			case OutcomeProcessed:
@@ -48,14 +48,12 @@ func SlogHooks(logger *slog.Logger, evidence poison.Evidence) Hooks {
 				level, text = slog.LevelError, "message written to the last resort"
 			}
 			if logger.Enabled(ctx, level) {
-				logOutcome(ctx, logger, level, text, &i, errAttr)
+				logOutcome(ctx, logger, level, text, i, errAttr)
 			}
 		},
 	}
 }
 
-// logOutcome is apart from the hook so that this needs little stack where
-// nothing is logged.
 func logOutcome(ctx context.Context, logger *slog.Logger, level slog.Level, text string, i *OutcomeInfo, errAttr func(failure.Failure) slog.Attr) {
 	attrs := i.attrs()
 	if i.Failure.Class != "" {
@@ -97,14 +95,14 @@ func Tee(hooks ...Hooks) Hooks {
 	return t
 }
 
-func tee[I any](first, second func(context.Context, I)) func(context.Context, I) {
+func tee[I any](first, second func(context.Context, *I)) func(context.Context, *I) {
 	switch {
 	case first == nil:
 		return second
 	case second == nil:
 		return first
 	}
-	return func(ctx context.Context, info I) {
+	return func(ctx context.Context, info *I) {
 		first(ctx, info)
 		second(ctx, info)
 	}

@@ -49,9 +49,9 @@ func Example() {
 			outcome.Failure = failure.Failure{Nature: failure.NaturePermanent, Class: failure.ClassValidation, Err: order.err}
 			outcome.Reason = policy.ReasonPermanent
 		}
-		hooks.OnStart(ctx, middleware.StartInfo{MessageInfo: info, At: time.Now()})
-		hooks.OnAttempt(ctx, middleware.AttemptInfo{MessageInfo: info, Duration: 20 * time.Millisecond, Err: order.err})
-		hooks.OnOutcome(ctx, outcome)
+		hooks.OnStart(ctx, &middleware.StartInfo{MessageInfo: info, At: time.Now()})
+		hooks.OnAttempt(ctx, &middleware.AttemptInfo{MessageInfo: info, Duration: 20 * time.Millisecond, Err: order.err})
+		hooks.OnOutcome(ctx, &outcome)
 	}
 
 	families, err := registry.Gather()

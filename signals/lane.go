@@ -49,7 +49,7 @@ type flightKey struct {
 	offset int64
 }
 
-func keyOf(m middleware.MessageInfo) flightKey { return flightKey{m.MessageID, m.Offset} }
+func keyOf(m *middleware.MessageInfo) flightKey { return flightKey{m.MessageID, m.Offset} }
 
 // flight is a delivery that has started and has no outcome yet.
 type flight struct {

@@ -154,7 +154,7 @@ func (s *Signals) Hooks() middleware.Hooks {
 	}
 }
 
-func (s *Signals) onOpen(_ context.Context, info middleware.OpenInfo) {
+func (s *Signals) onOpen(_ context.Context, info *middleware.OpenInfo) {
 	if info.Windows == nil {
 		return
 	}
@@ -163,9 +163,9 @@ func (s *Signals) onOpen(_ context.Context, info middleware.OpenInfo) {
 	s.windows = append(s.windows, info.Windows)
 }
 
-func (s *Signals) onStart(_ context.Context, info middleware.StartInfo) {
-	l := s.lane(info.MessageInfo)
-	l.start(keyOf(info.MessageInfo), info.At)
+func (s *Signals) onStart(_ context.Context, info *middleware.StartInfo) {
+	l := s.lane(&info.MessageInfo)
+	l.start(keyOf(&info.MessageInfo), info.At)
 	if info.DueAt.IsZero() {
 		return
 	}
@@ -177,8 +177,8 @@ func (s *Signals) onStart(_ context.Context, info middleware.StartInfo) {
 	l.lateness.Observe(late.Seconds())
 }
 
-func (s *Signals) onAttempt(_ context.Context, info middleware.AttemptInfo) {
-	l := s.lane(info.MessageInfo)
+func (s *Signals) onAttempt(_ context.Context, info *middleware.AttemptInfo) {
+	l := s.lane(&info.MessageInfo)
 	l.attempts.Inc()
 	if info.Err == nil {
 		l.succeeded.Observe(info.Duration.Seconds())
@@ -187,16 +187,16 @@ func (s *Signals) onAttempt(_ context.Context, info middleware.AttemptInfo) {
 	}
 }
 
-func (s *Signals) onHandoffFailure(_ context.Context, info middleware.HandoffFailureInfo) {
-	l := s.lane(info.MessageInfo)
+func (s *Signals) onHandoffFailure(_ context.Context, info *middleware.HandoffFailureInfo) {
+	l := s.lane(&info.MessageInfo)
 	to := label(string(info.To))
-	l.handoffFailed(keyOf(info.MessageInfo), to, info.Tries)
+	l.handoffFailed(keyOf(&info.MessageInfo), to, info.Tries)
 	s.handoffFailures.WithLabelValues(l.topic, l.consumer, to).Inc()
 }
 
-func (s *Signals) onOutcome(_ context.Context, info middleware.OutcomeInfo) {
-	l := s.lane(info.MessageInfo)
-	l.end(keyOf(info.MessageInfo), info.Outcome)
+func (s *Signals) onOutcome(_ context.Context, info *middleware.OutcomeInfo) {
+	l := s.lane(&info.MessageInfo)
+	l.end(keyOf(&info.MessageInfo), info.Outcome)
 	switch {
 	case info.Outcome != middleware.OutcomeProcessed:
 		s.outcomes.WithLabelValues(l.topic, l.consumer, l.handler, label(string(info.Outcome)),
@@ -212,7 +212,7 @@ func (s *Signals) onOutcome(_ context.Context, info middleware.OutcomeInfo) {
 }
 
 // lane returns the lane of a delivery.
-func (s *Signals) lane(m middleware.MessageInfo) *lane {
+func (s *Signals) lane(m *middleware.MessageInfo) *lane {
 	k := laneKey{m.Consumer.Topic, m.Consumer.Group, m.Stream, m.Handler, m.Partition}
 	if l := s.lanes.find(k); l != nil {
 		return l

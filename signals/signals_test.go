@@ -48,25 +48,25 @@ func setup(t testing.TB, cfg signals.Config) *bundle {
 }
 
 func (b *bundle) start(m middleware.MessageInfo) {
-	b.OnStart(context.Background(), middleware.StartInfo{MessageInfo: m, At: time.Now()})
+	b.OnStart(context.Background(), &middleware.StartInfo{MessageInfo: m, At: time.Now()})
 }
 
 func (b *bundle) attempt(m middleware.MessageInfo, d time.Duration, err error) {
-	b.OnAttempt(context.Background(), middleware.AttemptInfo{MessageInfo: m, Duration: d, Err: err})
+	b.OnAttempt(context.Background(), &middleware.AttemptInfo{MessageInfo: m, Duration: d, Err: err})
 }
 
 func (b *bundle) handoffFails(m middleware.MessageInfo, to adapters.Stream, tries int) {
-	b.OnHandoffFailure(context.Background(), middleware.HandoffFailureInfo{
+	b.OnHandoffFailure(context.Background(), &middleware.HandoffFailureInfo{
 		MessageInfo: m, To: to, Tries: tries, Next: time.Second, Err: errors.New("broker is away"),
 	})
 }
 
 func (b *bundle) end(m middleware.MessageInfo, o middleware.Outcome) {
-	b.OnOutcome(context.Background(), middleware.OutcomeInfo{MessageInfo: m, Outcome: o})
+	b.OnOutcome(context.Background(), &middleware.OutcomeInfo{MessageInfo: m, Outcome: o})
 }
 
 func (b *bundle) deadLetter(m middleware.MessageInfo, class failure.Class, reason policy.Reason) {
-	b.OnOutcome(context.Background(), middleware.OutcomeInfo{
+	b.OnOutcome(context.Background(), &middleware.OutcomeInfo{
 		MessageInfo: m, Outcome: middleware.OutcomeDeadLettered, Failure: failure.Failure{Class: class}, Reason: reason,
 	})
 }
@@ -156,7 +156,7 @@ func TestOutcomesTellHowDeliveriesEnded(t *testing.T) {
 		{MessageInfo: msg("8"), Outcome: middleware.OutcomeSuspected},
 	} {
 		b.start(o.MessageInfo)
-		b.OnOutcome(t.Context(), o)
+		b.OnOutcome(t.Context(), &o)
 	}
 	b.expect("outcomes", b.samples("outcomes_total"), map[string]float64{
 		"class= consumer=billing handler=charge outcome=processed replay=false topic=orders":                 2,
@@ -225,7 +225,7 @@ func TestRetryLateness(t *testing.T) {
 		now.Add(time.Minute),              // early
 	} {
 		m := msg(fmt.Sprint(i))
-		b.OnStart(t.Context(), middleware.StartInfo{MessageInfo: m, At: now, DueAt: due})
+		b.OnStart(t.Context(), &middleware.StartInfo{MessageInfo: m, At: now, DueAt: due})
 		b.end(m, middleware.OutcomeProcessed)
 	}
 	b.expect("lateness", b.samples("retry_lateness_seconds", "retry_early_total"), map[string]float64{
@@ -336,8 +336,8 @@ func TestFullestWindowOfAStreamShows(t *testing.T) {
 		{Consumer: c, Stream: adapters.StreamRetry, Name: "orders.billing.retry.4s", Partition: 1, Messages: 10, Fill: 1},
 		{Consumer: c, Stream: adapters.StreamRetry, Name: "orders.billing.retry.4s", Messages: 0, Fill: 0},
 	}
-	b.OnOpen(t.Context(), middleware.OpenInfo{Broker: "memory"}) // which has none
-	b.OnOpen(t.Context(), middleware.OpenInfo{Broker: "kafka", Windows: func() []adapters.Window { return windows }})
+	b.OnOpen(t.Context(), &middleware.OpenInfo{Broker: "memory"}) // which has none
+	b.OnOpen(t.Context(), &middleware.OpenInfo{Broker: "kafka", Windows: func() []adapters.Window { return windows }})
 	b.expect("windows", b.samples("window_messages", "window_fill_ratio"), map[string]float64{
 		"window_messages consumer=billing stream=main topic=orders":    5,
 		"window_messages consumer=billing stream=retry topic=orders":   13,
@@ -480,10 +480,10 @@ func TestHostileLabelValues(t *testing.T) {
 	long := strings.Repeat("ü", 1<<19)
 	for _, s := range []string{long + "a", long + "b", "\xff", "\xfe", "\x00\n\"\\{}", ""} {
 		m := middleware.MessageInfo{Consumer: adapters.Consumer{Topic: s, Group: s}, Stream: adapters.Stream(s), Handler: s, MessageID: s}
-		b.OnStart(t.Context(), middleware.StartInfo{MessageInfo: m, At: time.Now(), DueAt: time.Now()})
+		b.OnStart(t.Context(), &middleware.StartInfo{MessageInfo: m, At: time.Now(), DueAt: time.Now()})
 		b.attempt(m, time.Second, nil)
 		b.handoffFails(m, adapters.Stream(s), 1)
-		b.OnOutcome(t.Context(), middleware.OutcomeInfo{
+		b.OnOutcome(t.Context(), &middleware.OutcomeInfo{
 			MessageInfo: m, Outcome: middleware.OutcomeDeadLettered,
 			Failure: failure.Failure{Class: failure.Class(s)}, Reason: policy.Reason(s),
 		})
@@ -540,7 +540,7 @@ func TestNothingUnboundedShows(t *testing.T) {
 	b.start(m)
 	b.attempt(m, time.Second, errors.New("secret-error"))
 	b.handoffFails(m, adapters.StreamDeadLetter, 987654324)
-	b.OnOutcome(t.Context(), middleware.OutcomeInfo{
+	b.OnOutcome(t.Context(), &middleware.OutcomeInfo{
 		MessageInfo: m, Outcome: middleware.OutcomeDeadLettered, Reason: policy.ReasonPermanent, DeadLetterID: "secret-dead-letter",
 		Failure: failure.Failure{Class: failure.ClassValidation, Code: "secret-code", Reference: "secret-reference", Err: errors.New("secret-error")},
 	})
@@ -645,7 +645,7 @@ func TestBucketsAreConfigurable(t *testing.T) {
 	bounds := []float64{1, 2}
 	b := setup(t, signals.Config{DurationBuckets: bounds, LatenessBuckets: bounds})
 	bounds[0] = 7 // the caller's own again
-	b.OnStart(t.Context(), middleware.StartInfo{MessageInfo: msg("1"), At: time.Now(), DueAt: time.Now()})
+	b.OnStart(t.Context(), &middleware.StartInfo{MessageInfo: msg("1"), At: time.Now(), DueAt: time.Now()})
 	b.attempt(msg("1"), time.Second, nil)
 	histograms := 0
 	for _, f := range b.gather() {
@@ -672,11 +672,11 @@ func TestBucketsAreConfigurable(t *testing.T) {
 func everything(t *testing.T) []*dto.MetricFamily {
 	b := setup(t, signals.Config{})
 	m := msg("1")
-	b.OnStart(t.Context(), middleware.StartInfo{MessageInfo: m, At: time.Now(), DueAt: time.Now().Add(time.Second)})
+	b.OnStart(t.Context(), &middleware.StartInfo{MessageInfo: m, At: time.Now(), DueAt: time.Now().Add(time.Second)})
 	b.attempt(m, time.Second, errors.New("no"))
 	b.handoffFails(m, adapters.StreamDeadLetter, 1)
 	b.deadLetter(m, failure.ClassValidation, policy.ReasonPermanent)
-	b.OnOpen(t.Context(), middleware.OpenInfo{Windows: func() []adapters.Window { return []adapters.Window{{Consumer: m.Consumer}} }})
+	b.OnOpen(t.Context(), &middleware.OpenInfo{Windows: func() []adapters.Window { return []adapters.Window{{Consumer: m.Consumer}} }})
 	return b.gather()
 }
 
@@ -724,9 +724,9 @@ func BenchmarkDelivery(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Offset++
-		h.OnStart(b.Context(), middleware.StartInfo{MessageInfo: m, At: at})
-		h.OnAttempt(b.Context(), middleware.AttemptInfo{MessageInfo: m, Duration: time.Millisecond})
-		h.OnOutcome(b.Context(), middleware.OutcomeInfo{MessageInfo: m, Outcome: middleware.OutcomeProcessed})
+		h.OnStart(b.Context(), &middleware.StartInfo{MessageInfo: m, At: at})
+		h.OnAttempt(b.Context(), &middleware.AttemptInfo{MessageInfo: m, Duration: time.Millisecond})
+		h.OnOutcome(b.Context(), &middleware.OutcomeInfo{MessageInfo: m, Outcome: middleware.OutcomeProcessed})
 	}
 }
 
@@ -739,9 +739,9 @@ func BenchmarkDeliveryParallel(b *testing.B) {
 		ctx := context.Background()
 		for pb.Next() {
 			m.Offset++
-			h.OnStart(ctx, middleware.StartInfo{MessageInfo: m, At: at})
-			h.OnAttempt(ctx, middleware.AttemptInfo{MessageInfo: m, Duration: time.Millisecond})
-			h.OnOutcome(ctx, middleware.OutcomeInfo{MessageInfo: m, Outcome: middleware.OutcomeProcessed})
+			h.OnStart(ctx, &middleware.StartInfo{MessageInfo: m, At: at})
+			h.OnAttempt(ctx, &middleware.AttemptInfo{MessageInfo: m, Duration: time.Millisecond})
+			h.OnOutcome(ctx, &middleware.OutcomeInfo{MessageInfo: m, Outcome: middleware.OutcomeProcessed})
 		}
 	})
 }
@@ -752,9 +752,9 @@ func BenchmarkDeadLetter(b *testing.B) {
 	at := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		h.OnStart(b.Context(), middleware.StartInfo{MessageInfo: m, At: at})
-		h.OnAttempt(b.Context(), middleware.AttemptInfo{MessageInfo: m, Duration: time.Millisecond})
-		h.OnOutcome(b.Context(), middleware.OutcomeInfo{
+		h.OnStart(b.Context(), &middleware.StartInfo{MessageInfo: m, At: at})
+		h.OnAttempt(b.Context(), &middleware.AttemptInfo{MessageInfo: m, Duration: time.Millisecond})
+		h.OnOutcome(b.Context(), &middleware.OutcomeInfo{
 			MessageInfo: m, Outcome: middleware.OutcomeDeadLettered,
 			Failure: failure.Failure{Class: failure.ClassValidation}, Reason: policy.ReasonPermanent,
 		})

@@ -88,7 +88,7 @@ func (a *Aggregate) Add(e Entry) {
 // count is Add without the sample, and reports whether e is a newer one.
 func (a *Aggregate) count(e Entry) (newest bool) {
 	a.Count++
-	if t := e.at(); !t.IsZero() {
+	if t := writable(e.at()); !t.IsZero() {
 		if a.FirstSeen.IsZero() || t.Before(a.FirstSeen) {
 			a.FirstSeen = t.UTC()
 		}
@@ -105,12 +105,25 @@ func (a *Aggregate) count(e Entry) (newest bool) {
 	if failed.IsZero() {
 		failed = e.FirstAttemptAt
 	}
+	failed = writable(failed)
 	if a.Count > 1 && !failed.After(a.LastFailed) {
 		return false
 	}
 	a.LastFailed = failed.UTC()
 	return true
 }
+
+// writable returns the zero time for one that JSON has no form for: such a time
+// is none, and must not keep the others from being stored.
+func writable(t time.Time) time.Time {
+	if s := t.Unix(); s < firstSecond || s > lastSecond {
+		return time.Time{}
+	}
+	return t
+}
+
+// The seconds of the years 1 to 9999.
+const firstSecond, lastSecond = -62135596800, 253402300799
 
 func newSample(e Entry, failedAt time.Time) Sample {
 	var b sampleBuffer

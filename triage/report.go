@@ -84,9 +84,8 @@ type Report struct {
 
 // Options are those of [NewReport].
 type Options struct {
-	// Now is the present, to which an ongoing episode reaches. Zero means the
-	// time of the call, or the latest failure if that is later, as on a machine
-	// whose clock is behind.
+	// Now is the present, to which an ongoing episode reaches. Zero means that of
+	// [Present].
 	Now        time.Time
 	Thresholds Thresholds
 	// Standing tells where a group stands. Nil means that all are fresh.
@@ -94,6 +93,20 @@ type Options struct {
 	// Redact takes secrets and personal data out of texts that are shown. Nil
 	// shows them as they are.
 	Redact func(string) string
+}
+
+// Present is the time of the call; or that of the latest failure where it is up
+// to a day later, as on a machine whose clock is behind. What failed later still
+// says nothing: one clock far ahead must not make all others' failures old.
+func Present(groups []*Aggregate) time.Time {
+	clock := time.Now()
+	now := clock
+	for _, a := range groups {
+		if a.LastFailed.After(now) && a.LastFailed.Sub(clock) <= 24*time.Hour {
+			now = a.LastFailed
+		}
+	}
+	return now
 }
 
 // NewReport makes a report of groups, which have different keys. It does not
@@ -107,12 +120,7 @@ func NewReport(groups []*Aggregate, opts Options) Report {
 	}
 	now := opts.Now
 	if now.IsZero() {
-		now = time.Now()
-		for _, a := range groups {
-			if a.LastFailed.After(now) {
-				now = a.LastFailed
-			}
-		}
+		now = Present(groups)
 	}
 	causes := map[cause]*siblings{}
 	for _, a := range groups {

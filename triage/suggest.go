@@ -51,6 +51,9 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 	if !ok {
 		adv = otherAdvice
 	}
+	if a.Signature == Overflow {
+		return []string{"Look at samples: these are many causes, or one whose texts a signature does not see through. Nothing is decided about them as one."}
+	}
 	if strings.HasPrefix(a.Signature, foreign.NoEvidence) {
 		return []string{"Look at the sample, and find out who writes there: nothing says that it failed, or for whom. Then send it on by hand, or close it."}
 	}
@@ -83,8 +86,7 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 		}
 		return []string{"Look at the sample; then replay it by hand, or close it."}
 	case Mixed:
-		if j.Main >= 0 && len(j.Episodes) > 1 {
-			m := j.Episodes[j.Main]
+		if m := j.Episodes[j.Main]; j.Count > m.Count {
 			return []string{
 				fmt.Sprintf("The %s from %s to %s: %s", number(m.Count), clock(m.First), clock(m.Last), adv.ended),
 				fmt.Sprintf("The other %s: %s", number(j.Count-m.Count), structural),

@@ -120,9 +120,9 @@ func (l *Timeline) shrink() {
 	l.spans = kept
 }
 
-// spacing is the silence between one moment and the next that is usual: the
-// median. It is zero for fewer than two moments.
-func (l Timeline) spacing() time.Duration {
+// spacing is the silence between one moment and the next that is usual, in
+// milliseconds: the median. It is zero for fewer than two moments.
+func (l Timeline) spacing() (ms int64) {
 	type weighted struct{ silence, n int64 }
 	var all []weighted
 	var total int64
@@ -139,7 +139,7 @@ func (l Timeline) spacing() time.Duration {
 	slices.SortFunc(all, func(a, b weighted) int { return int(min(max(a.silence-b.silence, -1), 1)) })
 	for half := total / 2; len(all) > 0; all = all[1:] {
 		if half -= all[0].n; half < 0 {
-			return time.Duration(all[0].silence) * time.Millisecond
+			return all[0].silence
 		}
 	}
 	return 0
@@ -154,9 +154,13 @@ type Episode struct {
 
 // Episodes cuts the timeline wherever the silence is longer than given.
 func (l Timeline) Episodes(silence time.Duration) []Episode {
+	return l.episodes(silence.Milliseconds())
+}
+
+func (l Timeline) episodes(silence int64) []Episode {
 	var episodes []Episode
 	for i, s := range l.spans {
-		if i > 0 && s.first-l.spans[i-1].last <= silence.Milliseconds() {
+		if i > 0 && s.first-l.spans[i-1].last <= silence {
 			e := &episodes[len(episodes)-1]
 			e.Last, e.Count = utc(s.last), e.Count+s.n
 			continue

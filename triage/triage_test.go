@@ -63,6 +63,9 @@ func TestVerdicts(t *testing.T) {
 		"all year, until now":      {none.burst(ago(330*day), 330*day, 20000), triage.Structural, "still going on"},
 		"once a month":             {none.burst(ago(330*day), 329*day, 12), triage.Structural, "on 12 days"},
 		"twenty hours":             {none.burst(ago(30*day), 20*time.Hour, 400), triage.Structural, "longer than an incident"},
+		"as much again now":        {none.burst(ago(20*day), time.Hour, 300).burst(ago(time.Hour), time.Hour, 300), triage.Ongoing, "300 in an episode of 1h"},
+		"half as much again now":   {none.burst(ago(20*day), time.Hour, 600).burst(ago(time.Hour), time.Hour, 300), triage.Ongoing, "has not ended, and 600 besides"},
+		"a few stragglers now":     {none.burst(ago(20*day), time.Hour, 30).burst(ago(time.Hour), time.Hour, 4), triage.Mixed, "and 4 besides"},
 		"an outage, and again now": {none.burst(ago(100*day), time.Hour, 50).burst(ago(time.Hour), time.Hour, 100), triage.Ongoing, "has not ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,6 +238,19 @@ func TestRecurringGroupsComeFirst(t *testing.T) {
 
 // The unknown is never guessed: without times, nothing says that it was an
 // incident.
+// Clocks can be wrong by centuries, which a Duration cannot hold.
+func TestMomentsCenturiesApart(t *testing.T) {
+	t.Parallel()
+	var l triage.Timeline
+	for year := 500; year <= 6500; year += 1000 {
+		l.Add(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), 1)
+	}
+	j := triage.Thresholds{}.Judge(l, 7, now)
+	if len(j.Episodes) != 1 || j.Episodes[0].Count != 7 || j.Verdict != triage.Structural {
+		t.Errorf("%+v", j)
+	}
+}
+
 func TestGroupsWithoutTimes(t *testing.T) {
 	t.Parallel()
 	a := triage.NewAggregate(entry("x", time.Time{}), signature.Of("x"))
@@ -245,6 +261,52 @@ func TestGroupsWithoutTimes(t *testing.T) {
 	g := r.Groups[0]
 	if r.Window != nil || g.FirstSeen != nil || g.Verdict != triage.Structural || !strings.Contains(g.VerdictReason, "no times") {
 		t.Errorf("%+v", g)
+	}
+}
+
+// What has no time may have failed whenever, and is counted as if it had not
+// failed with the others.
+func TestGroupsOfWhichFewHaveTimes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		timed, untimed int
+		want           triage.Verdict
+		says           string
+	}{
+		{1000, 10, triage.Incident, "99% of 1,010 in one episode"},
+		{1000, 10, triage.Incident, "10 without a time"},
+		{700, 300, triage.Mixed, "70% of 1,000 in one episode"},
+		{700, 300, triage.Mixed, "300 besides; 300 without a time"},
+		{1, 1000, triage.Structural, "the times of 1,000 of 1,001 are not known"},
+		{2, 2, triage.Isolated, "2 without a time"},
+	} {
+		var l triage.Timeline
+		for range c.timed {
+			l.Add(ago(9*day), 1)
+		}
+		j := triage.Thresholds{}.Judge(l, int64(c.timed+c.untimed), now)
+		if j.Verdict != c.want || !strings.Contains(j.Reason, c.says) {
+			t.Errorf("%d and %d: %s: %s; want %s: %s", c.timed, c.untimed, j.Verdict, j.Reason, c.want, c.says)
+		}
+	}
+}
+
+// One clock that is years ahead does not end what goes on (O41).
+func TestPresentIsNotInTheFarFuture(t *testing.T) {
+	t.Parallel()
+	a := triage.NewAggregate(entry("x", now), signature.Of("x"))
+	for range 500 {
+		a.Add(entry("x", time.Now().Add(-2*time.Minute)))
+	}
+	a.Add(entry("x", time.Now().Add(1000*day)))
+	if g := triage.NewReport([]*triage.Aggregate{a}, triage.Options{}).Groups[0]; g.Verdict != triage.Ongoing {
+		t.Errorf("%s: %s", g.Verdict, g.VerdictReason)
+	}
+	behind := triage.NewAggregate(entry("x", now), signature.Of("x"))
+	latest := time.Now().Add(3 * time.Hour).UTC()
+	behind.Add(triage.Entry{FailedAt: latest})
+	if got := triage.Present([]*triage.Aggregate{behind}); !got.Equal(latest) {
+		t.Errorf("the present is %v, want %v", got, latest)
 	}
 }
 

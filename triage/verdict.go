@@ -81,7 +81,7 @@ func (t Thresholds) String() string {
 are cut into episodes where the silence is longer than %[7]s and than %[8]s times the usual one.
   isolated    %[1]d or fewer
   incident    %[2]s or more in one episode of at most %[4]s, which has ended
-  ongoing     such an episode, or a longer one, that reaches the present
+  ongoing     such an episode, or a longer one, that reaches the present; or another one of more than %[1]d that does
   mixed       %[3]s or more in such an episode, and others besides; or a few short episodes
   structural  on %[5]d or more days, or in %[6]d or more episodes, or in one that lasted longer than %[4]s
 `, t.Handful, percent(t.Share), percent(t.MixedShare), Span(t.Short), t.ManyDays, t.ManyEpisodes, Span(t.Silence),
@@ -103,8 +103,9 @@ type Judgement struct {
 func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	t = t.WithDefaults()
 	// Silence is long compared with what is usual for this cause.
-	silence := max(t.Silence, time.Duration(min(t.Density*float64(l.spacing()), float64(1<<62))))
-	j := Judgement{Episodes: l.Episodes(silence), Main: -1, Count: count}
+	// In milliseconds: times may be further apart than a Duration can be long.
+	silence := max(t.Silence.Milliseconds(), int64(min(t.Density*float64(l.spacing()), float64(1<<62))))
+	j := Judgement{Episodes: l.episodes(silence), Main: -1, Count: count}
 	for i, e := range j.Episodes {
 		if j.Main < 0 || e.Count > j.Episodes[j.Main].Count {
 			j.Main = i
@@ -119,22 +120,37 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	}
 
 	main, last := j.Episodes[j.Main], j.Episodes[len(j.Episodes)-1]
-	timed := l.Count()
-	share := float64(main.Count) / float64(timed)
+	count = max(count, l.Count())
+	untimed := count - l.Count()
+	share := float64(main.Count) / float64(count) // what has no time may have failed at any other
 	length := main.Last.Sub(main.First)
 	short := length <= t.Short
 	// An episode is over when it has been silent for longer than its own
-	// silences last.
-	ongoing := now.Sub(last.Last) <= silence
-	mainOngoing := ongoing && j.Main == len(j.Episodes)-1
+	// silences last. One that is later than the present is of a clock that is
+	// ahead, and ends nothing.
+	goesOn := func(e Episode) bool { return now.UnixMilli()-e.Last.UnixMilli() <= silence }
+	mainOngoing := goesOn(main)
+	recent := main // the latest that has begun
+	for _, e := range j.Episodes[j.Main:] {
+		if !e.First.After(now) {
+			recent = e
+		}
+	}
+	ongoing := goesOn(recent)
 	days := l.days()
 	spread := fmt.Sprintf("on %s in %s, over %s", plural(int64(days), "day"), plural(int64(len(j.Episodes)), "episode"),
 		Span(last.Last.Sub(j.Episodes[0].First)))
-	one := fmt.Sprintf("%s of %s in one episode of %s", sharePercent(share), number(timed), Span(length))
+	one := fmt.Sprintf("%s of %s in one episode of %s", sharePercent(share), number(count), Span(length))
 	ended := "that ended " + Span(now.Sub(main.Last)) + " ago"
-	others := fmt.Sprintf("%s besides", number(timed-main.Count))
+	others := number(count-main.Count) + " besides"
+	// A second episode that goes on is more than stragglers: a replay of the first
+	// would meet what is wrong now.
+	back := ongoing && !mainOngoing && recent.Count > int64(t.Handful)
 
 	switch {
+	case untimed > 0 && untimed >= count-untimed && count > int64(t.Handful) && !mainOngoing:
+		j.Verdict, j.Reason = Structural, fmt.Sprintf("the times of %s of %s are not known, so nothing says that it was an incident", number(untimed), number(count))
+		return j
 	case count <= int64(t.Handful):
 		j.Verdict, j.Reason = Isolated, plural(count, "message")+" "+spread
 		if count == 1 {
@@ -146,6 +162,8 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 		j.Verdict, j.Reason = Incident, one+" "+ended
 	case short && share >= t.MixedShare && main.Count > int64(t.Handful) && mainOngoing:
 		j.Verdict, j.Reason = Ongoing, one+" that has not ended, and "+others
+	case short && share >= t.MixedShare && back:
+		j.Verdict, j.Reason = Ongoing, fmt.Sprintf("%s in an episode of %s that has not ended, and %s besides", number(recent.Count), Span(recent.Last.Sub(recent.First)), number(count-recent.Count))
 	case short && share >= t.MixedShare && main.Count > int64(t.Handful):
 		j.Verdict, j.Reason = Mixed, one+" "+ended+", and "+others
 	case days >= t.ManyDays, len(j.Episodes) >= t.ManyEpisodes:
@@ -159,6 +177,9 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 		j.Verdict, j.Reason = Structural, one+", longer than an incident of at most "+Span(t.Short)
 	default:
 		j.Verdict, j.Reason = Mixed, spread+", each short"
+	}
+	if untimed > 0 {
+		j.Reason += "; " + number(untimed) + " without a time"
 	}
 	return j
 }

@@ -208,7 +208,8 @@ func parkedComesBack(w *world) {
 			}
 			return nil
 		},
-		config: func(c *spillway.Config) { c.Policy.Parking.Deadline = 5 * w.h.Delay },
+		// As late as it is allowed to come back, it is in time each time.
+		config: func(c *spillway.Config) { c.Policy.Parking.Deadline = 5*w.h.Delay + 3*w.h.Late },
 	})
 	w.publish("arrives", "never")
 	w.wait("processed", 1, ended(middleware.OutcomeProcessed), of("arrives"))

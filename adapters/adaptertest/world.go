@@ -450,17 +450,17 @@ func (p *process) handle(a app, msg *message.Message) ([]*message.Message, error
 
 func (p *process) hooks() middleware.Hooks {
 	return middleware.Hooks{
-		OnStart: func(_ context.Context, i middleware.StartInfo) {
+		OnStart: func(_ context.Context, i *middleware.StartInfo) {
 			if p.seam.isDead() {
 				return
 			}
 			p.world.log(event{kind: started, process: p, id: i.MessageID, stream: i.Stream, attempt: i.Attempt, due: i.DueAt})
 		},
-		OnOutcome: func(_ context.Context, i middleware.OutcomeInfo) {
+		OnOutcome: func(_ context.Context, i *middleware.OutcomeInfo) {
 			if p.seam.isDead() {
 				return
 			}
-			p.world.log(event{kind: outcome, process: p, id: i.MessageID, stream: i.Stream, attempt: i.Attempt, outcome: i.Outcome, due: i.DueAt, info: i})
+			p.world.log(event{kind: outcome, process: p, id: i.MessageID, stream: i.Stream, attempt: i.Attempt, outcome: i.Outcome, due: i.DueAt, info: *i})
 		},
 	}
 }

@@ -54,9 +54,11 @@ type broker struct {
 
 	alone func(stop <-chan struct{}) (end func(), ok bool) // see adapters.OpenParams
 
-	mu     sync.Mutex
-	tokens map[consumerKey]chan struct{} // see tokenOf
-	once   sync.Once
+	mu      sync.Mutex
+	tokens  map[consumerKey]chan struct{} // see tokenOf
+	renewed map[string]time.Time          // by topic: see renew
+	starts  map[start]int64               // see startAtEnd
+	once    sync.Once
 }
 
 type consumerKey struct{ topic, group string }
@@ -72,7 +74,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	b := &broker{
 		cfg: cfg, names: p.Names.WithDefaults(), logger: p.Logger, addrs: addrs, sarama: sc,
 		tiers: retrytopic.DefaultTiers(), owner: newOwner(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
-		places: places{out: map[*sarama.ConsumerMessage]place{}},
+		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{},
 	}
 	if b.alone == nil {
 		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }
@@ -125,24 +127,33 @@ func (b *broker) connect() (err error) {
 
 // clusterLimit asks for the limit of topics that have none of their own.
 func (b *broker) clusterLimit() int {
+	if n, ok := b.clusterSetting("message.max.bytes"); ok && n > 0 {
+		return n
+	}
+	return defaultMessageMax
+}
+
+// clusterSetting asks for a setting of the brokers; ok is false where the user may
+// not see it.
+func (b *broker) clusterSetting(name string) (n int, ok bool) {
 	controller, err := b.client.Controller()
 	if err != nil {
-		return defaultMessageMax
+		return 0, false
 	}
 	results, err := b.admin.DescribeConfigs([]*sarama.ConfigResource{{
-		Type: sarama.BrokerResource, Name: strconv.Itoa(int(controller.ID())), ConfigNames: []string{"message.max.bytes"},
+		Type: sarama.BrokerResource, Name: strconv.Itoa(int(controller.ID())), ConfigNames: []string{name},
 	}}, sarama.DescribeConfigsOptions{})
 	if err != nil {
-		return defaultMessageMax
+		return 0, false
 	}
 	for _, r := range results {
 		for _, e := range r.Configs {
-			if n, err := strconv.Atoi(e.Value); err == nil && e.Name == "message.max.bytes" && n > 0 {
-				return n
+			if n, err := strconv.Atoi(e.Value); err == nil && e.Name == name {
+				return n, true
 			}
 		}
 	}
-	return defaultMessageMax
+	return 0, false
 }
 
 func (b *broker) Capabilities() adapters.Capabilities {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -28,6 +29,7 @@ const (
 	ruleSuspects    = "kafka-suspects"
 	ruleDeadLetters = "kafka-dead-letters"
 	ruleLapsing     = "kafka-retention-lapses"
+	rulePositions   = "kafka-offsets-retention"
 )
 
 // blockedAfter is how old the oldest unfinished message of a partition may be
@@ -44,6 +46,9 @@ func (b *broker) Check(ctx context.Context, consumers []adapters.Consumer) ([]ad
 	}
 	defer func() { _ = consumer.Close() }()
 	in := &inspection{b: b, reader: consumer}
+	if minutes, ok := b.clusterSetting("offsets.retention.minutes"); ok {
+		in.positions = time.Duration(minutes) * time.Minute
+	}
 	for _, c := range consumers {
 		if err := in.consumer(ctx, c); err != nil {
 			return nil, fmt.Errorf("kafka: %w", err)
@@ -54,9 +59,10 @@ func (b *broker) Check(ctx context.Context, consumers []adapters.Consumer) ([]ad
 
 // inspection is one run of Check.
 type inspection struct {
-	b        *broker
-	reader   sarama.Consumer
-	findings []adapters.Finding
+	b         *broker
+	reader    sarama.Consumer
+	positions time.Duration // that the brokers keep them; zero if not known
+	findings  []adapters.Finding
 }
 
 func (in *inspection) add(s adapters.Severity, rule string, c adapters.Consumer, topic, fix, format string, args ...any) {
@@ -146,12 +152,16 @@ func (in *inspection) settings(ctx context.Context, c adapters.Consumer, source 
 			replicas[m.Name] = max(replicas[m.Name], len(p.Replicas))
 		}
 	}
+	longest, longestKept := "", time.Duration(0)
 	for _, stream := range streams[1:] {
 		k, ok := found[stream]
 		if !ok {
 			continue
 		}
 		have := all[k.topic]
+		if kept := retentionOf(have); kept > longestKept {
+			longest, longestKept = k.topic, kept
+		}
 		if err := wrongSetting(k.topic, have, all[source.topic]); err != nil {
 			var wrong *TopicError
 			if errors.As(err, &wrong) {
@@ -185,7 +195,28 @@ func (in *inspection) settings(ctx context.Context, c adapters.Consumer, source 
 			in.add(adapters.SeverityWarning, ruleReplication, c, k.topic, "reassign its replicas", "it has %d replicas, and %s has %d", r, source.topic, s)
 		}
 	}
+	if in.positions > 0 && longestKept > in.positions {
+		kept, minutes := longestKept.String(), strconv.Itoa(int(longestKept/time.Minute))
+		if longestKept == forEver {
+			kept, minutes = "ever", "more"
+		}
+		in.add(adapters.SeverityWarning, rulePositions, c, longest,
+			"set offsets.retention.minutes of the brokers to "+minutes+", or collect, and run the consumer, more often than positions expire",
+			"messages are kept for %s, and positions of groups without members for %s: after that, what was finished is delivered, or collected, again",
+			kept, in.positions)
+	}
 	return nil
+}
+
+const forEver = time.Duration(math.MaxInt64)
+
+// retentionOf is how long a topic keeps messages; zero if that is not known.
+func retentionOf(have map[string]string) time.Duration {
+	ms := number(have, "retention.ms")
+	if ms < 0 || ms > int(forEver/time.Millisecond) {
+		return forEver
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 func number(have map[string]string, key string) int {
@@ -285,7 +316,9 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint6
 	if err != nil {
 		return 0, oldest, err
 	}
-	from, left := unfinished(begin, end, offsetsAt(pos, id), offsetsAt(drained, id))
+	finished, _ := offsetsAt(pos, id, end)
+	taken, _ := offsetsAt(drained, id, end)
+	from, left := unfinished(begin, end, finished, taken)
 	if from >= end {
 		return 0, oldest, nil
 	}

@@ -110,7 +110,9 @@ type Start string
 const (
 	// StartOldest is the beginning of what the topic still has.
 	StartOldest Start = "oldest"
-	// StartNewest is the end that the topic has at the group's first Ensure.
+	// StartNewest is the end that the topic has at the group's first Ensure. If the
+	// group then reads other topics already, it is the end at the first Ensure of
+	// the process that comes to read the partition first.
 	StartNewest Start = "newest"
 )
 

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -22,16 +23,25 @@ const urlVariable = "SPILLWAY_TEST_KAFKA"
 // fake starts an in-process cluster.
 func fake(t testing.TB, opts ...kfake.Opt) string {
 	t.Helper()
+	_, rawURL := fakeCluster(t, nil, opts...)
+	return rawURL
+}
+
+// fakeCluster starts an in-process cluster with settings of its own, for tests
+// that interfere.
+func fakeCluster(t testing.TB, settings map[string]string, opts ...kfake.Opt) (c *kfake.Cluster, rawURL string) {
+	t.Helper()
+	all := map[string]string{"group.initial.rebalance.delay.ms": "0"}
+	maps.Copy(all, settings)
 	c, err := kfake.NewCluster(append(opts,
 		kfake.NumBrokers(1), kfake.DefaultNumPartitions(3),
-		kfake.GroupMinSessionTimeout(500*time.Millisecond),
-		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}),
+		kfake.GroupMinSessionTimeout(500*time.Millisecond), kfake.BrokerConfigs(all),
 	)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return "kafka://" + strings.Join(c.ListenAddrs(), ",")
+	return c, "kafka://" + strings.Join(c.ListenAddrs(), ",")
 }
 
 func TestConformanceOnFake(t *testing.T) {

@@ -25,6 +25,9 @@ const (
 	drainIdle = 3 * time.Second
 	// drainLull is how long a batch waits to be filled.
 	drainLull = 200 * time.Millisecond
+	// renewEvery is how often one process commits anew where drains are: the broker
+	// forgets positions of groups without members some time after their last commit.
+	renewEvery = time.Hour
 )
 
 // drainGroup is the group in whose name what was drained of a stream is
@@ -91,7 +94,9 @@ func (b *broker) count(ctx context.Context, stream string) (n int64, err error) 
 			return 0, err
 		}
 		for tp, pos := range drained {
-			_, left := unfinished(begins[tp], ends[tp], offsetsAt(pos, k.id), offsetsAt(read[tp], k.id))
+			taken, _ := offsetsAt(pos, k.id, ends[tp])
+			finished, _ := offsetsAt(read[tp], k.id, ends[tp])
+			_, left := unfinished(begins[tp], ends[tp], taken, finished)
 			n += left
 		}
 	}
@@ -144,11 +149,26 @@ func (b *broker) bounds(ctx context.Context, k known) (begins, ends map[topicPar
 		}
 		return all, nil
 	}
-	if begins, err = at(sarama.OffsetOldest); err != nil {
-		return nil, nil, err
+	// Of a topic that is new, or whose leader has just moved, not every broker knows.
+	for try := range leaderTries {
+		if begins, err = at(sarama.OffsetOldest); err == nil {
+			ends, err = at(sarama.OffsetNewest)
+		}
+		if err == nil || try == leaderTries-1 || !isMoving(err) {
+			break
+		}
+		sleep(ctx, minPause)
+		_, _ = bounded(ctx, func() (struct{}, error) { return struct{}{}, b.client.RefreshMetadata(k.topic) })
 	}
-	ends, err = at(sarama.OffsetNewest)
 	return begins, ends, err
+}
+
+const leaderTries = 20
+
+// isMoving reports that a partition has another leader soon.
+func isMoving(err error) bool {
+	return errors.Is(err, sarama.ErrNotLeaderForPartition) || errors.Is(err, sarama.ErrLeaderNotAvailable) ||
+		errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrReplicaNotAvailable)
 }
 
 // unfinished counts the offsets of a partition that nobody has finished, and says
@@ -156,13 +176,11 @@ func (b *broker) bounds(ctx context.Context, k known) (begins, ends map[topicPar
 func unfinished(begin, end int64, by ...*retrytopic.Offsets) (from, n int64) {
 	from = begin
 	for _, o := range by {
-		if o.Mark() <= end { // else it is of a topic that was deleted since
-			from = max(from, o.Mark())
-		}
+		from = max(from, o.Mark())
 	}
 	n = max(0, end-from)
 	for offset := from; offset < min(end, from+retrytopic.MaxSpan); offset++ {
-		if slices.ContainsFunc(by, func(o *retrytopic.Offsets) bool { return o.Mark() <= end && o.Finished(offset) }) {
+		if slices.ContainsFunc(by, func(o *retrytopic.Offsets) bool { return o.Finished(offset) }) {
 			n--
 		}
 	}
@@ -226,12 +244,41 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, most int, f
 		if err != nil {
 			return err
 		}
+		if take {
+			if err := b.renew(ctx, drainGroup(stream), k.topic, drained); err != nil {
+				return err
+			}
+		}
 		for tp, pos := range drained {
 			if err := s.partition(ctx, tp, k.id, pos, read[tp]); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
+}
+
+// renew commits anew where drains of a topic are, so that positions last as long as
+// there are drains, also of a stream to which nothing comes.
+func (b *broker) renew(ctx context.Context, group, topic string, drained map[topicPartition]position) error {
+	b.mu.Lock()
+	due := time.Since(b.renewed[topic]) >= renewEvery
+	b.mu.Unlock()
+	if !due {
+		return nil
+	}
+	what := map[topicPartition]position{}
+	for tp, pos := range drained {
+		if pos.offset >= 0 {
+			what[tp] = pos
+		}
+	}
+	if err := b.commit(ctx, group, "", sarama.GroupGenerationUndefined, what); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.renewed[topic] = time.Now()
 	return nil
 }
 
@@ -254,15 +301,17 @@ func (b *broker) isActive(ctx context.Context, group string) (bool, error) {
 }
 
 // offsetsAt are the finished offsets of a committed position in a topic with this
-// id.
-func offsetsAt(pos position, id uint64) *retrytopic.Offsets {
-	if progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata); err == nil {
-		if another(progress.Topic, id) {
-			return retrytopic.NewOffsets(0)
-		}
-		return progress.Offsets
+// id and end. None are, and ok is false, if the position is that of another topic of
+// this name, or lies where this one has nothing.
+func offsetsAt(pos position, id uint64, end int64) (finished *retrytopic.Offsets, ok bool) {
+	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
+	switch {
+	case pos.offset > end, err == nil && another(progress.Topic, id):
+		return retrytopic.NewOffsets(0), false
+	case err != nil:
+		return retrytopic.NewOffsets(max(pos.offset, 0)), true
 	}
-	return retrytopic.NewOffsets(max(pos.offset, 0))
+	return progress.Offsets, true
 }
 
 func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, drained, read position) (err error) {
@@ -277,10 +326,12 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 	if err != nil {
 		return err
 	}
-	taken, consumed := offsetsAt(drained, id), offsetsAt(read, id)
-	if taken.Mark() > end { // of a topic that was deleted since
-		taken = retrytopic.NewOffsets(start)
+	taken, ok := offsetsAt(drained, id, end)
+	if !ok {
+		s.b.logger.Warn("kafka: the position of drains is not of this topic, which was deleted and created anew, or cut: it is read from its beginning",
+			"topic", tp.topic, "partition", tp.partition, "position", drained.offset, "end", end)
 	}
+	consumed, _ := offsetsAt(read, id, end)
 	if start = max(start, taken.Mark(), consumed.Mark()); start >= end {
 		return nil
 	}

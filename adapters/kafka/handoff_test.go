@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/envelope"
+	"github.com/spillway-mq/spillway/internal/brokertest"
 )
 
 // raw reads all that lies in a topic, as another client does.
@@ -309,4 +310,27 @@ func TestTiersAreDrainedByALaterProcess(t *testing.T) {
 			b.Errorf("not delivered: %v", want)
 		}
 	})
+}
+
+// K4: a message that is larger than a segment of its topic is too large as well,
+// whatever max.message.bytes says.
+func TestLargerThanASegmentIsTooLarge(t *testing.T) {
+	t.Parallel()
+	b := setup(t, brokertest.URL(t, urlVariable), kafka.Config{})
+	c := b.consumer(1)
+	largest, segment := "3000000", "1048576"
+	set := func(value *string) sarama.IncrementalAlterConfigsEntry {
+		return sarama.IncrementalAlterConfigsEntry{Operation: sarama.IncrementalAlterConfigsOperationSet, Value: value}
+	}
+	if err := b.admin.IncrementalAlterConfig(sarama.TopicResource, of(adapters.StreamDeadLetter, c), map[string]sarama.IncrementalAlterConfigsEntry{
+		"max.message.bytes": set(&largest), "segment.bytes": set(&segment),
+	}, false); err != nil {
+		t.Fatal(err)
+	}
+	err := b.broker.Handoff(testContext(t), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{
+		ID: "large", Payload: bytes.Repeat([]byte("x"), 2<<20),
+	}})
+	if !errors.Is(err, adapters.ErrTooLarge) {
+		t.Errorf("hand-off: %v, want ErrTooLarge", err)
+	}
 }

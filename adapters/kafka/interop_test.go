@@ -129,6 +129,52 @@ func TestStartNewest(t *testing.T) {
 	})
 }
 
+// StartNewest, with one group for several topics: nobody but members may commit for
+// a group that has some, so whoever reads the topic first begins where it was noted.
+func TestStartNewestInAGroupThatRuns(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{Partitions: 2}, func(b *bench) {
+		cfg := b.cfg
+		cfg.Start, cfg.GroupPerTopic = kafka.StartNewest, false
+		broker := b.openWith(cfg)
+		first, second := b.consumer(1), b.consumer(1)
+		first.Group = "shared-" + first.Topic
+		second.Group = first.Group
+		if err := broker.Ensure(b.Context(), first); err != nil {
+			b.Fatal(err)
+		}
+		s := b.subscribe(broker, first)
+		b.publish(first.Topic, 1)
+		b.ack(b.next(s)) // the group has a member
+		b.publish(second.Topic, 20)
+		if err := broker.Ensure(b.Context(), second); err != nil {
+			b.Fatal(err)
+		}
+		for i := range 8 {
+			b.send(keyed(second.Topic, i, 7)) // in both partitions
+		}
+		late := b.subscribe(broker, second)
+		for range 8 {
+			d := b.next(late)
+			if string(d.Payload) != bodyOf(7) {
+				b.Errorf("got %q, which was there before the group", d.Payload)
+			}
+			b.ack(d)
+		}
+		b.quiet(late, 500*time.Millisecond)
+		// It is noted once: the next process goes on where this one was.
+		b.close(late)
+		b.send(keyed(second.Topic, 0, 8))
+		next := b.openWith(cfg)
+		if err := next.Ensure(b.Context(), second); err != nil {
+			b.Fatal(err)
+		}
+		if d := b.next(b.subscribe(next, second)); string(d.Payload) != bodyOf(8) {
+			b.Errorf("got %q, want what came meanwhile", d.Payload)
+		}
+	})
+}
+
 // picky is a marshaler that cannot read everything.
 type picky struct{ wkafka.DefaultMarshaler }
 

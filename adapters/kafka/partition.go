@@ -57,7 +57,7 @@ type partition struct {
 	r      *reader
 	stream string // its name for us
 	id     uint64 // of the topic
-	stale  bool   // its position is that of another topic of this name
+	begin  int64  // where to read from instead of the committed position, if not negative
 	wake   chan struct{}
 
 	queued atomic.Bool   // for its turn
@@ -70,6 +70,7 @@ type partition struct {
 	resolved chan struct{} // closed at the end of suspended
 	offsets  *retrytopic.Offsets
 	drained  *retrytopic.Offsets        // by operators
+	drainPos position                   // that drained is of
 	window   *retrytopic.Window[*entry] // can be handed out when due
 	lanes    map[uint64][]*entry        // behind another message of their key
 	out      map[int64]*entry           // handed out, not settled
@@ -96,7 +97,7 @@ type partition struct {
 
 func newPartition(r *reader, tp topicPartition, stream string, id uint64) *partition {
 	return &partition{
-		topicPartition: tp, r: r, stream: stream, id: id, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		topicPartition: tp, r: r, stream: stream, id: id, begin: -1, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		offsets: retrytopic.NewOffsets(0),
 		window:  retrytopic.NewWindow[*entry](r.b.cfg.Window, r.b.cfg.WindowBytes),
 		lanes:   map[uint64][]*entry{}, out: map[int64]*entry{}, trials: map[int64]retrytopic.Trial{},
@@ -128,17 +129,30 @@ func (p *partition) load(ctx context.Context, pos position) error {
 // place finds out what is finished. The lock is held.
 func (p *partition) place(ctx context.Context, pos position) error {
 	p.position = pos
+	oldest, end, err := p.bounds(ctx)
+	if err != nil {
+		return err
+	}
 	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
-	p.stale = err == nil && another(progress.Topic, p.id)
-	if pos.offset < 0 || p.stale {
-		oldest, err := bounded(ctx, func() (int64, error) {
-			return p.r.b.client.GetOffset(p.topic, p.topicPartition.partition, sarama.OffsetOldest)
-		})
-		if err != nil {
-			return fmt.Errorf("beginning of partition %d of topic %q: %w", p.topicPartition.partition, p.topic, err)
-		}
+	switch {
+	case pos.offset < 0:
 		p.offsets = retrytopic.NewOffsets(oldest)
+		if p.r.stream != adapters.StreamMain {
+			return nil
+		}
+		if noted, ok := p.r.b.startOf(start{p.r.group, p.topicPartition, p.id}); ok && noted <= end {
+			p.begin, p.offsets = max(noted, oldest), retrytopic.NewOffsets(max(noted, oldest))
+		}
 		return nil
+	case err == nil && another(progress.Topic, p.id), pos.offset > end:
+		p.r.b.logger.Warn("kafka: a position is not of this topic, which was deleted and created anew, or cut: it is read from its beginning",
+			"topic", p.topic, "partition", p.partition, "position", pos.offset, "oldest", oldest, "end", end)
+		p.begin, p.offsets = oldest, retrytopic.NewOffsets(oldest)
+		return nil
+	case pos.offset < oldest:
+		p.begin = oldest // and what is finished above it stays so
+		p.r.b.logger.Warn("kafka: messages were deleted before they were finished, by the retention of their topic or by somebody",
+			"topic", p.topic, "partition", p.partition, "from", pos.offset, "to", oldest)
 	}
 	if err != nil { // committed by another client
 		p.offsets = retrytopic.NewOffsets(pos.offset)
@@ -161,19 +175,29 @@ func (p *partition) place(ctx context.Context, pos position) error {
 	if !crashed {
 		return nil
 	}
-	end, err := bounded(ctx, func() (int64, error) {
-		return p.r.b.client.GetOffset(p.topic, p.topicPartition.partition, sarama.OffsetNewest)
-	})
-	if err != nil {
-		return fmt.Errorf("end of partition %d of topic %q: %w", p.topicPartition.partition, p.topic, err)
-	}
 	p.until = end
 	if !progress.Careful {
 		p.blamed = min(end, pos.offset+retrytopic.MaxSpan)
 	}
 	p.r.b.logger.Warn("kafka: the process that held a partition has ended without letting go: what it may have been handling is watched",
-		"topic", p.topic, "partition", p.topicPartition.partition, "offset", pos.offset)
+		"topic", p.topic, "partition", p.partition, "offset", pos.offset)
 	return nil
+}
+
+// bounds are the oldest offset and the end.
+func (p *partition) bounds(ctx context.Context) (oldest, end int64, err error) {
+	if oldest, err = p.offsetAt(ctx, sarama.OffsetOldest); err == nil {
+		end, err = p.offsetAt(ctx, sarama.OffsetNewest)
+	}
+	return oldest, end, err
+}
+
+func (p *partition) offsetAt(ctx context.Context, at int64) (int64, error) {
+	offset, err := bounded(ctx, func() (int64, error) { return p.r.b.client.GetOffset(p.topic, p.partition, at) })
+	if err != nil {
+		return 0, fmt.Errorf("bounds of partition %d of topic %q: %w", p.partition, p.topic, err)
+	}
+	return offset, nil
 }
 
 // snapshot is what to commit; ok is false when nothing has changed.
@@ -285,21 +309,29 @@ func (p *partition) drainable() bool {
 }
 
 // drain notes what operators have taken.
-func (p *partition) drain(pos position) {
-	if pos.offset < 0 {
-		return
+func (p *partition) drain(ctx context.Context, pos position) error {
+	p.mu.Lock()
+	same, read := pos == p.drainPos, p.offsets.Mark()+int64(p.offsets.Span())
+	p.mu.Unlock()
+	if pos.offset < 0 || same {
+		return nil
 	}
-	progress, err := retrytopic.DecodeProgress(pos.offset, pos.metadata)
-	if err != nil {
-		progress.Offsets = retrytopic.NewOffsets(pos.offset)
+	end := read
+	if pos.offset > read {
+		var err error
+		if end, err = p.offsetAt(ctx, sarama.OffsetNewest); err != nil {
+			return err
+		}
 	}
-	if another(progress.Topic, p.id) {
-		return
+	taken, ok := offsetsAt(pos, p.id, end)
+	if !ok {
+		p.r.b.logger.Warn("kafka: the position of drains is not of this topic, which was deleted and created anew, or cut: nothing of it was drained",
+			"topic", p.topic, "partition", p.partition, "position", pos.offset, "end", end)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.rouse() // there may be room again
-	p.drained = progress.Offsets
+	p.drained, p.drainPos = taken, pos
 	p.window.Remove(func(i retrytopic.Item[*entry]) bool {
 		if !p.drained.Finished(i.Seq) {
 			return false
@@ -309,6 +341,7 @@ func (p *partition) drain(pos position) {
 		p.finish(i.Seq)
 		return true
 	})
+	return nil
 }
 
 // finish notes that an offset is done with. The lock is held.
@@ -733,6 +766,11 @@ func (p *partition) crashes(offset int64) int {
 // end of its being alone is given for suspects, and nil for what has a slot.
 func (p *partition) send(ctx context.Context, e *entry, end func()) bool {
 	d := p.delivery(e, end)
+	select { // there is room, but for suspects whose session has ended meanwhile
+	case p.r.s.out <- d:
+		return true
+	default:
+	}
 	select {
 	case p.r.s.out <- d:
 		return true
@@ -899,5 +937,5 @@ func (p *partition) warnFull() {
 	}
 	p.late = time.Now()
 	p.r.b.logger.Warn("kafka: more messages wait than are read ahead: those behind them may come late, none is lost",
-		"topic", p.topic, "partition", p.topicPartition.partition, "waiting", p.held, "bytes", p.bytes)
+		"topic", p.topic, "partition", p.partition, "waiting", p.held, "bytes", p.bytes)
 }

@@ -78,7 +78,7 @@ func isLarge(m *sarama.ProducerMessage) bool { return m.ByteSize(2) > largeBytes
 func (p *producer) wait(ctx context.Context, w pending) error {
 	select {
 	case err := <-w.done:
-		if errors.Is(err, sarama.ErrMessageSizeTooLarge) && w.batched {
+		if isTooLarge(err) && w.batched {
 			// Its batch was, perhaps: alone the answer is exact.
 			return p.wait(ctx, p.single.begin(ctx, fresh(w.msg)))
 		}
@@ -178,13 +178,19 @@ func sendError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, sarama.ErrMessageSizeTooLarge), errors.Is(err, sarama.ErrMessageTooLarge):
+	case isTooLarge(err):
 		return fmt.Errorf("%w: %w", adapters.ErrTooLarge, err)
 	case errors.Is(err, sarama.ErrInvalidTopic), errors.Is(err, sarama.ErrInvalidRecord), errors.Is(err, sarama.ErrInvalidTimestamp):
 		return fmt.Errorf("%w: %w", adapters.ErrRefused, err)
 	default:
 		return err
 	}
+}
+
+// isTooLarge reports that a batch is larger than the client, the topic, or a segment
+// of the topic takes.
+func isTooLarge(err error) bool {
+	return errors.Is(err, sarama.ErrMessageSizeTooLarge) || errors.Is(err, sarama.ErrMessageTooLarge) || errors.Is(err, sarama.ErrMessageSetSizeTooLarge)
 }
 
 // isGone reports that a topic is missing.

@@ -265,9 +265,9 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 		return err
 	}
 	for _, p := range fresh {
-		if p.stale {
-			// Sarama reads from where the group was: only the next session begins anew.
-			return fmt.Errorf("topic %q was deleted and created anew: it is read from its beginning", p.topic)
+		if p.begin >= 0 { // the one call is for earlier offsets, the other for later ones
+			sess.ResetOffset(p.topic, p.partition, p.begin, "")
+			sess.MarkOffset(p.topic, p.partition, p.begin, "")
 		}
 	}
 	ctx, r.end = context.WithCancel(context.WithoutCancel(sess.Context()))
@@ -455,7 +455,9 @@ func (r *reader) refreshDrained(ctx context.Context, of func(*partition) bool) e
 	}
 	for _, p := range parts {
 		if pos, ok := positions[p.topicPartition]; ok {
-			p.drain(pos)
+			if err := p.drain(ctx, pos); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

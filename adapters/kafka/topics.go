@@ -402,13 +402,16 @@ func wrongSetting(topic string, have, source map[string]string) error {
 	return nil
 }
 
-// startAtEnd commits the ends of a topic for a group that has never read it.
+// startAtEnd commits the ends of a topic for a group that has never read it. Where
+// the group reads other topics already, only its members may commit: then the ends
+// are noted for whoever of this process reads the topic first.
 func (b *broker) startAtEnd(ctx context.Context, c adapters.Consumer, source string) error {
 	k, ok, err := b.topics.find(ctx, c.Topic)
 	if err != nil || !ok {
 		return err
 	}
-	positions, err := b.positions(ctx, b.mainGroup(c), map[string][]int32{source: upTo(k.partitions)})
+	group := b.mainGroup(c)
+	positions, err := b.positions(ctx, group, map[string][]int32{source: upTo(k.partitions)})
 	if err != nil {
 		return err
 	}
@@ -423,11 +426,38 @@ func (b *broker) startAtEnd(ctx context.Context, c adapters.Consumer, source str
 		}
 		ends[tp] = position{offset: end}
 	}
-	err = b.commit(ctx, b.mainGroup(c), "", sarama.GroupGenerationUndefined, ends)
-	if errors.Is(err, sarama.ErrUnknownMemberId) || errors.Is(err, sarama.ErrIllegalGeneration) {
-		return nil // others of the group read already
+	err = b.commit(ctx, group, "", sarama.GroupGenerationUndefined, ends)
+	if errors.Is(err, sarama.ErrUnknownMemberId) || errors.Is(err, sarama.ErrIllegalGeneration) || errors.Is(err, sarama.ErrRebalanceInProgress) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for tp, end := range ends {
+			key := start{group, tp, k.id}
+			if _, noted := b.starts[key]; !noted {
+				b.starts[key] = end.offset
+			}
+		}
+		return nil
 	}
 	return err
+}
+
+// start is where a group is to begin to read a partition of a topic with this id.
+type start struct {
+	group string
+	topicPartition
+	id uint64
+}
+
+// startOf returns what startAtEnd has noted: once, where a topic cannot be told from
+// a later one of its name.
+func (b *broker) startOf(key start) (offset int64, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	offset, ok = b.starts[key]
+	if key.id == 0 {
+		delete(b.starts, key)
+	}
+	return offset, ok
 }
 
 func upTo(n int32) []int32 {

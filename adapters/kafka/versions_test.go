@@ -69,4 +69,3 @@ func TestOlderVersionsAreRefused(t *testing.T) {
 		})
 	}
 }
-

@@ -28,7 +28,7 @@ func TestWindowsTellHowManyRetriesWait(t *testing.T) {
 	var windows func() []adapters.Window
 	sw, err := spillway.Open(t.Context(), b.rawURL, spillway.Config{
 		Group: "billing", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Hooks: middleware.Hooks{OnOpen: func(_ context.Context, i middleware.OpenInfo) { windows = i.Windows }},
+		Hooks: middleware.Hooks{OnOpen: func(_ context.Context, i *middleware.OpenInfo) { windows = i.Windows }},
 	}, kafka.OpenerWith(b.cfg))
 	if err != nil {
 		t.Fatal(err)

@@ -75,8 +75,8 @@ func TestCheckFindsNothingWrong(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond, WholeLadder: true})
 	c := b.consumer(1)
-	b.subscribe(c)
-	want(t, check(t, b.broker, c), nil)
+	b.Subscribe(c)
+	want(t, check(t, b.Broker, c), nil)
 }
 
 // It declares nothing, neither what is missing nor what differs.
@@ -98,18 +98,18 @@ func TestCheckFindsWhatIsMissing(t *testing.T) {
 		"error rabbitmq-stream-missing " + b.cfg.Prefix + ".undeliverable":   "does not exist",
 	}
 	for range 2 { // the first look has not declared anything
-		found := check(t, b.broker, c)
+		found := check(t, b.Broker, c)
 		want(t, found, nothing)
 		if f := found["error rabbitmq-stream-missing "+main]; f.Consumer.Topic != c.Topic || f.Consumer.Group != c.Group {
 			t.Errorf("consumer %+v", f.Consumer)
 		}
 	}
 
-	b.ensure(c)
+	b.Ensure(c)
 	if err := b.deleteQueue(dead); err != nil {
 		t.Fatal(err)
 	}
-	want(t, check(t, b.broker, c), map[string]string{"error rabbitmq-stream-missing " + dead: "start the application once"})
+	want(t, check(t, b.Broker, c), map[string]string{"error rabbitmq-stream-missing " + dead: "start the application once"})
 
 	// Where nothing is declared on first use, rungs must be there.
 	v := open(t, b.rawURL, rabbitmq.Config{Prefix: b.cfg.Prefix, MaxDelay: 200 * time.Millisecond, VerifyOnly: true})
@@ -127,7 +127,7 @@ func TestCheckComparesArguments(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond, WholeLadder: true})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	retry := queueOf(adapters.StreamRetry, c)
 	for argument, tc := range map[string]struct {
 		value any
@@ -149,12 +149,12 @@ func TestCheckComparesArguments(t *testing.T) {
 			delete(args, argument)
 		}
 		b.replace(retry, true, args)
-		want(t, check(t, b.broker, c), map[string]string{"error " + tc.rule + " " + retry: tc.text})
+		want(t, check(t, b.Broker, c), map[string]string{"error " + tc.rule + " " + retry: tc.text})
 	}
 
 	// No net at all, and a limit.
 	b.replace(retry, true, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5})
-	found := check(t, b.broker, c)
+	found := check(t, b.Broker, c)
 	want(t, found, map[string]string{
 		"error rabbitmq-stream-net " + retry:      "x-dead-letter-exchange is not set",
 		"error rabbitmq-stream-argument " + retry: `"5"`,
@@ -167,11 +167,11 @@ func TestCheckComparesArguments(t *testing.T) {
 
 	// A classic queue, as others declare them, and one that a restart deletes.
 	b.replace(retry, true, nil)
-	if f, ok := check(t, b.broker, c)["error rabbitmq-stream-type "+retry]; !ok || !strings.Contains(f.Message, "x-queue-type is") {
+	if f, ok := check(t, b.Broker, c)["error rabbitmq-stream-type "+retry]; !ok || !strings.Contains(f.Message, "x-queue-type is") {
 		t.Errorf("a classic queue: %+v", f)
 	}
 	b.replace(retry, false, nil)
-	if f, ok := check(t, b.broker, c)["error rabbitmq-stream-type "+retry]; !ok || !strings.Contains(f.Message, `durable is "false", should be "true"`) {
+	if f, ok := check(t, b.Broker, c)["error rabbitmq-stream-type "+retry]; !ok || !strings.Contains(f.Message, `durable is "false", should be "true"`) {
 		t.Errorf("a transient queue: %+v", f)
 	}
 	b.replace(retry, true, netted(c))
@@ -181,14 +181,14 @@ func TestCheckComparesArguments(t *testing.T) {
 		"x-queue-type": "quorum", "x-delivery-limit": 1<<31 - 1, "x-message-ttl": 7,
 		"x-dead-letter-exchange": b.cfg.Prefix + ".return", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 	})
-	want(t, check(t, b.broker, c), map[string]string{"error rabbitmq-stream-argument " + rung: `x-message-ttl is "7", should be "250"`})
+	want(t, check(t, b.Broker, c), map[string]string{"error rabbitmq-stream-argument " + rung: `x-message-ttl is "7", should be "250"`})
 }
 
 func TestCheckComparesExchanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	back := b.cfg.Prefix + ".return"
 	for name, kind := range map[string]string{c.Topic: "topic", back: "direct"} {
 		if err := b.ch.ExchangeDelete(name, false, false); err != nil {
@@ -198,7 +198,7 @@ func TestCheckComparesExchanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want(t, check(t, b.broker, c), map[string]string{
+	want(t, check(t, b.Broker, c), map[string]string{
 		"error rabbitmq-exchange-argument " + c.Topic: `type is "topic", should be "fanout"`,
 		"error rabbitmq-exchange-argument " + back:    "alternate-exchange is not set",
 	})
@@ -208,7 +208,7 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 2 * time.Second})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	main, retry, suspect := queueOf(adapters.StreamMain, c), queueOf(adapters.StreamRetry, c), queueOf(adapters.StreamSuspect, c)
 	parking, dead := queueOf(adapters.StreamParking, c), queueOf(adapters.StreamDeadLetter, c)
 	for _, s := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamDeadLetter, adapters.StreamSuspect} {
@@ -216,7 +216,7 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 		if s == adapters.StreamParking {
 			h.Due = time.Now().Add(time.Hour)
 		}
-		b.handoff(h)
+		b.Handoff(h)
 	}
 	b.publish(c.Topic, "", persistent("m"))
 	for range 2 {
@@ -231,7 +231,7 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 		"info rabbitmq-dead-letters " + dead:                              "1 dead letter",
 		"error rabbitmq-undeliverable " + b.cfg.Prefix + ".undeliverable": "2 messages came back from a delay",
 	}
-	want(t, check(t, b.broker, c), lying)
+	want(t, check(t, b.Broker, c), lying)
 
 	// Counts are those of the look before: nothing was consumed.
 	bay := parking + ".4096000ms" // for an hour
@@ -242,7 +242,7 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 	}
 
 	// Somebody reads a rung and the parking lot.
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "m"}, Due: time.Now().Add(100 * time.Millisecond)})
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "m"}, Due: time.Now().Add(100 * time.Millisecond)})
 	rung := b.cfg.Prefix + ".delay.125ms"
 	b.depthBecomes(retry, 2)
 	for _, q := range []string{bay, rung} {
@@ -258,25 +258,25 @@ func TestCheckLooksAtMessagesAndReaders(t *testing.T) {
 	lying["error rabbitmq-foreign-reader "+bay] = "1 reader"
 	lying["error rabbitmq-foreign-reader "+rung] = "1 reader"
 	delete(lying, "info rabbitmq-parked "+parking) // it is with the reader
-	want(t, check(t, b.broker, c), lying)
+	want(t, check(t, b.Broker, c), lying)
 }
 
 func TestCheckCountsWhatWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.subscribe(c)
+	b.Subscribe(c)
 	for _, d := range []time.Duration{10 * time.Minute, 10 * time.Minute, 12 * time.Minute} {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "m"}, Due: time.Now().Add(d)})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "m"}, Due: time.Now().Add(d)})
 	}
-	want(t, check(t, b.broker, c), map[string]string{"info rabbitmq-waiting": "3 messages wait for the next attempt, on 2 rungs"})
+	want(t, check(t, b.Broker, c), map[string]string{"info rabbitmq-waiting": "3 messages wait for the next attempt, on 2 rungs"})
 }
 
 func TestCheckOfQueuesThatOthersOwn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	theirs := open(t, b.rawURL, rabbitmq.Config{Prefix: b.cfg.Prefix, MaxDelay: 500 * time.Millisecond, Topics: map[string]rabbitmq.Topic{c.Topic: {Existing: true}}})
 	b.replace(queueOf(adapters.StreamMain, c), true, nil)
 	want(t, check(t, theirs, c), map[string]string{"info rabbitmq-net-unknown " + queueOf(adapters.StreamMain, c): "somebody else"})
@@ -287,7 +287,7 @@ func TestCheckOfAQueueThatIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	dead := queueOf(adapters.StreamDeadLetter, c)
 	if err := b.deleteQueue(dead); err != nil {
 		t.Fatal(err)
@@ -295,17 +295,17 @@ func TestCheckOfAQueueThatIsNotAvailable(t *testing.T) {
 	if _, err := b.ch.QueueDeclare(dead, false, false, true, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	want(t, check(t, b.broker, c), map[string]string{"error rabbitmq-stream-unavailable " + dead: "RESOURCE_LOCKED"})
+	want(t, check(t, b.Broker, c), map[string]string{"error rabbitmq-stream-unavailable " + dead: "RESOURCE_LOCKED"})
 }
 
 func TestCheckOfConsumersThatCannotRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	inPlace := b.consumer(1)
 	inPlace.Retry = adapters.RetryInPlace
-	findings, err := b.broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{inPlace, c, {Topic: strings.Repeat("x", 300), Group: "g"}})
+	findings, err := b.Broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{inPlace, c, {Topic: strings.Repeat("x", 300), Group: "g"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,8 +324,8 @@ func TestCheckWithoutPermissions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
+	b.Ensure(c)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
 	user := "user-" + watermill.NewShortUUID()
 	b.ctl("add_user", user, "pw")
 	t.Cleanup(func() { b.ctl("delete_user", user) })

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/internal/brokertest"
 )
@@ -26,10 +27,10 @@ import (
 func TestAlarmBlocksPublishersOnly(t *testing.T) {
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(2)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	b.publish(c.Topic, "", persistent("waits"))
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "warm"}})
-	d := b.next(sub)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "warm"}})
+	d := b.Next(sub)
 
 	b.ctl("set_vm_memory_high_watermark", "0")
 	calm := sync.OnceFunc(func() { b.ctl("set_vm_memory_high_watermark", "0.4") })
@@ -37,9 +38,9 @@ func TestAlarmBlocksPublishersOnly(t *testing.T) {
 	try := func(id string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		return b.broker.Handoff(ctx, adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: id}})
+		return b.Broker.Handoff(ctx, adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: id}})
 	}
-	b.eventually("publishers are blocked", func() bool {
+	b.Eventually("publishers are blocked", func() bool {
 		start := time.Now()
 		err := try("limbo")
 		if took := time.Since(start); took > 3*time.Second {
@@ -56,12 +57,12 @@ func TestAlarmBlocksPublishersOnly(t *testing.T) {
 		}
 	}
 	// Consumers go on, and so do declarations.
-	b.ack(d)
-	b.ensure(c)
+	b.Ack(d)
+	b.Ensure(c)
 	calm()
-	b.eventually("publishers go on", func() bool { return try("after") == nil })
+	b.Eventually("publishers go on", func() bool { return try("after") == nil })
 	after := 0
-	for _, r := range b.drain(queueOf(adapters.StreamDeadLetter, c)) {
+	for _, r := range b.Drain(queueOf(adapters.StreamDeadLetter, c)) {
 		switch r.ID {
 		case "never written":
 			t.Error("a hand-off that failed while the connection was blocked was written later")
@@ -79,13 +80,13 @@ func TestAlarmBlocksPublishersOnly(t *testing.T) {
 func TestBrokerRestartLosesNothing(t *testing.T) {
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(20)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	const n = 500
 	var msgs []*message.Message
 	for i := range n {
 		msgs = append(msgs, message.NewMessage(fmt.Sprint(i), []byte("x")))
 	}
-	if err := b.broker.Publisher().Publish(c.Topic, msgs...); err != nil {
+	if err := b.Broker.Publisher().Publish(c.Topic, msgs...); err != nil {
 		t.Fatal(err)
 	}
 
@@ -103,7 +104,7 @@ func TestBrokerRestartLosesNothing(t *testing.T) {
 				}
 				for {
 					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-					err := b.broker.Handoff(ctx, h)
+					err := b.Broker.Handoff(ctx, h)
 					cancel()
 					if err == nil {
 						break
@@ -127,23 +128,23 @@ func TestBrokerRestartLosesNothing(t *testing.T) {
 		})
 	}
 	transient := b.consumer(1)
-	waiting := b.subscribe(transient)
+	waiting := b.Subscribe(transient)
 	for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamDeadLetter} {
 		b.publish(transient.Topic, "", amqp.Publishing{Headers: amqp.Table{"_watermill_message_uuid": "transient"}, DeliveryMode: amqp.Transient})
-		d := b.next(waiting)
-		b.handoff(adapters.Handoff{Consumer: transient, Stream: stream, Record: d.Record, Due: time.Now().Add(10 * time.Minute)})
-		b.ack(d)
+		d := b.Next(waiting)
+		b.Handoff(adapters.Handoff{Consumer: transient, Stream: stream, Record: d.Record, Due: time.Now().Add(10 * time.Minute)})
+		b.Ack(d)
 	}
 	wait(t, halfway, "some are dead letters")
 	b.ctl("stop_app")
 	b.ctl("start_app")
 	wait(t, done, "all are dead letters")
-	b.close(sub)
+	b.Close(sub)
 	workers.Wait()
 
 	seen := map[string]int{}
 	b.reconnect()
-	for _, r := range b.drain(queueOf(adapters.StreamDeadLetter, c)) {
+	for _, r := range b.Drain(queueOf(adapters.StreamDeadLetter, c)) {
 		seen[r.ID]++
 	}
 	duplicates := 0
@@ -168,7 +169,7 @@ func TestBrokerRestartLosesNothing(t *testing.T) {
 // reconnect replaces the plain client after the broker threw everybody out.
 func (b *bench) reconnect() {
 	b.Helper()
-	b.eventually("the broker answers", func() bool {
+	b.Eventually("the broker answers", func() bool {
 		b.drop("no-such-queue")
 		return !b.client.IsClosed()
 	})
@@ -189,19 +190,19 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 func TestMaximumMessageSize(t *testing.T) {
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	usual := strings.TrimSpace(b.ctl("eval", "application:get_env(rabbit, max_message_size, 134217728)."))
 	limit := func(n string) { // RabbitMQ 4 reads the second
 		b.ctl("eval", "[application:set_env(rabbit, max_message_size, "+n+"), persistent_term:put(max_message_size, "+n+")].")
 	}
 	limit("100000")
 	t.Cleanup(func() { limit(usual) })
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	record := adapters.Record{ID: "fits", Payload: make([]byte, 100_000)}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})
-	b.ack(b.next(sub))
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})
+	b.Ack(b.Next(sub))
 	record.Payload = make([]byte, 100_001)
-	err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})
+	err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: record})
 	if !errors.Is(err, adapters.ErrTooLarge) {
 		t.Errorf("one byte more: %v", err)
 	}
@@ -212,16 +213,16 @@ func TestMaximumMessageSize(t *testing.T) {
 func TestARungThatDoesNotConfirmIsAvoided(t *testing.T) {
 	b := setup(t, rabbitmq.Config{PublishTimeout: time.Second})
 	c := b.consumer(2)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	retry := func(id string) error {
-		return b.broker.Handoff(t.Context(), adapters.Handoff{
+		return b.Broker.Handoff(t.Context(), adapters.Handoff{
 			Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id}, Due: time.Now().Add(490 * time.Millisecond),
 		})
 	}
 	if err := retry("before"); err != nil {
 		t.Fatal(err)
 	}
-	b.ack(b.next(sub))
+	b.Ack(b.Next(sub))
 
 	server := fmt.Sprintf("{list_to_atom(%q), node()}", "%2F_"+b.cfg.Prefix+".delay.500ms")
 	b.ctl("eval", "sys:suspend("+server+").")
@@ -233,17 +234,17 @@ func TestARungThatDoesNotConfirmIsAvoided(t *testing.T) {
 		if err := retry("around"); err != nil {
 			t.Fatalf("the next one: %v", err)
 		}
-		if d := b.next(sub); d.ID != "around" {
+		if d := b.Next(sub); d.ID != "around" {
 			t.Errorf("got %s", d.ID)
 		} else {
-			b.ack(d)
+			b.Ack(d)
 		}
 	}
 }
 
 func TestConnectionErrorsKeepTheSecret(t *testing.T) {
 	t.Parallel()
-	b := &bench{T: t, rawURL: brokertest.URL(t, urlVariable)}
+	b := &bench{Bench: adaptertest.Bench{T: t}, rawURL: brokertest.URL(t, urlVariable)}
 	const secret = "p@ss/w?rd#1%41"
 	for name, rawURL := range map[string]string{
 		"wrong password": b.withUser("guest", secret),

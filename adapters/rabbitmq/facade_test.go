@@ -93,10 +93,10 @@ func TestChain(t *testing.T) {
 	}
 	wait(t, paid, "the third attempt")
 	b.depthBecomes(queueOf(adapters.StreamDeadLetter, c), 2)
-	b.eventually("one is parked", func() bool { return b.parked(c) == 1 })
+	b.Eventually("one is parked", func() bool { return b.parked(c) == 1 })
 
 	dead := map[string]adapters.Record{}
-	for _, r := range b.drain(queueOf(adapters.StreamDeadLetter, c)) {
+	for _, r := range b.Drain(queueOf(adapters.StreamDeadLetter, c)) {
 		dead[r.ID] = r
 	}
 	for id, want := range map[string]map[string]string{
@@ -139,7 +139,7 @@ func TestMessageThatKillsItsConsumer(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	b.publish(c.Topic, "", persistent("killer"))
 	b.publish(c.Topic, "", persistent("neighbour"))
 	// Processes that die with the message in hand.
@@ -149,10 +149,10 @@ func TestMessageThatKillsItsConsumer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := b.next(s); d.ID != "killer" {
+		if d := b.Next(s); d.ID != "killer" {
 			t.Errorf("got %q", d.ID)
 		}
-		b.close(s)
+		b.Close(s)
 	}
 	sw := openFacade(t, b, spillway.Config{Group: c.Group})
 	handled := make(chan string, 10)

@@ -26,7 +26,7 @@ func TestCrashLoopIsNeverALoss(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	patient, limited := b.consumer(1), b.consumer(1)
-	b.ensure(patient)
+	b.Ensure(patient)
 	strict := open(t, b.rawURL, rabbitmq.Config{Prefix: b.cfg.Prefix, DeliveryLimit: 24})
 	if err := strict.Ensure(t.Context(), limited); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestCrashLoopIsNeverALoss(t *testing.T) {
 	}
 	b.depthBecomes(queueOf(adapters.StreamMain, patient), 1)
 	b.depthBecomes(queueOf(adapters.StreamDeadLetter, limited), 1)
-	if got := b.drain(queueOf(adapters.StreamDeadLetter, limited)); got[0].ID != "m" {
+	if got := b.Drain(queueOf(adapters.StreamDeadLetter, limited)); got[0].ID != "m" {
 		t.Errorf("dead letter %+v", got[0])
 	}
 }
@@ -59,7 +59,7 @@ func (b *bench) crashWith(queue string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.eventually("queue "+queue+" has a message", func() bool {
+	b.Eventually("queue "+queue+" has a message", func() bool {
 		_, ok, err := ch.Get(queue, false)
 		if err != nil {
 			b.Fatal(err)
@@ -102,7 +102,7 @@ func TestAttemptsAreExactAlsoAfterAReplay(t *testing.T) {
 	dead := func() (adapters.Record, envelope.State) {
 		t.Helper()
 		b.depthBecomes(dlq, 1)
-		r := b.drain(dlq)[0]
+		r := b.Drain(dlq)[0]
 		for _, h := range r.Headers {
 			if !envelope.IsOwn(h.Key) && h.Type != "property" && h.Key != "kept" {
 				t.Errorf("the dead letter has the header %s", h.Key)
@@ -115,7 +115,7 @@ func TestAttemptsAreExactAlsoAfterAReplay(t *testing.T) {
 	replayed := first
 	replayed.Attempt, replayed.ReplayID, replayed.ReplayOf, replayed.ReplayCount = 1, "r-1", first.DeadLetterID, 1
 	r.Native = nil // it was kept elsewhere
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: r, State: pairs(replayed)})
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: r, State: pairs(replayed)})
 	_, second := dead()
 
 	mu.Lock()
@@ -149,14 +149,14 @@ func TestRefusedLoginIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.close(s) })
+	t.Cleanup(func() { b.Close(s) })
 	handoff := func() error {
 		return broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "from a hand-off"}})
 	}
 
 	b.ctl("change_password", user, "another")
 	tcp.Cut()
-	b.eventually("the login is refused", func() bool {
+	b.Eventually("the login is refused", func() bool {
 		err := handoff()
 		if errors.Is(err, adapters.ErrRefused) || errors.Is(err, adapters.ErrClosed) {
 			t.Fatalf("final: %v", err)
@@ -164,14 +164,14 @@ func TestRefusedLoginIsTriedAgain(t *testing.T) {
 		var ae *amqp.Error
 		return errors.As(err, &ae) && ae.Code == amqp.AccessRefused
 	})
-	b.quiet(s, time.Second) // and tried again meanwhile
+	b.Quiet(s, time.Second) // and tried again meanwhile
 	b.ctl("change_password", user, "pw")
 
-	b.eventually("hand-offs go on", func() bool { return handoff() == nil })
-	if d := b.next(s); d.ID != "from a hand-off" {
+	b.Eventually("hand-offs go on", func() bool { return handoff() == nil })
+	if d := b.Next(s); d.ID != "from a hand-off" {
 		t.Errorf("got %q", d.ID)
 	} else {
-		b.ack(d)
+		b.Ack(d)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestLengthLimitDropsNoDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	dlq := queueOf(adapters.StreamDeadLetter, c)
 	policy := "length-" + c.Topic
 	b.ctl("set_policy", "--apply-to", "queues", policy, "^"+dlq+"$", `{"max-length":3}`)
@@ -189,7 +189,7 @@ func TestLengthLimitDropsNoDeadLetters(t *testing.T) {
 
 	confirmed := 0
 	for range 50 { // the limit is a soft one
-		err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
+		err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
 		if err == nil {
 			confirmed++
 			continue
@@ -202,7 +202,7 @@ func TestLengthLimitDropsNoDeadLetters(t *testing.T) {
 	if confirmed == 50 {
 		t.Error("the full queue refused nothing")
 	}
-	if n := len(b.drain(dlq)); n < confirmed || confirmed < 3 {
+	if n := len(b.Drain(dlq)); n < confirmed || confirmed < 3 {
 		t.Errorf("%d dead letters, and %d were confirmed", n, confirmed)
 	}
 }

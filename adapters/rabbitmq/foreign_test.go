@@ -22,7 +22,7 @@ func TestDeadLettersOfTheBrokerDecode(t *testing.T) {
 	rejected, expired, looped, retried := b.consumer(1), b.consumer(1), b.consumer(1), b.consumer(1)
 	full := b.consumer(1)
 	for _, c := range []adapters.Consumer{rejected, expired, looped} {
-		b.ensure(c)
+		b.Ensure(c)
 	}
 
 	b.publish(rejected.Topic, "eu.orders", persistent("rejected"))
@@ -38,18 +38,18 @@ func TestDeadLettersOfTheBrokerDecode(t *testing.T) {
 		b.take(queueOf(adapters.StreamMain, looped), func(d amqp.Delivery) error { return d.Nack(false, true) })
 	}
 
-	sub := b.subscribe(retried)
-	b.handoff(adapters.Handoff{
+	sub := b.Subscribe(retried)
+	b.Handoff(adapters.Handoff{
 		Consumer: retried, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "retried", Payload: []byte("body of retried")},
 		Due:   time.Now().Add(50 * time.Millisecond),
 		State: pairs(envelope.State{Attempt: 4, ConsumerGroup: retried.Group, Source: envelope.Position{Topic: retried.Topic}, Handler: "h"}),
 	})
 	for range 11 {
-		b.giveBack(b.next(sub))
+		b.Return(b.Next(sub))
 	}
 
 	// Our own queues refuse what they have no room for. Somebody else's may drop it.
-	b.ensure(full)
+	b.Ensure(full)
 	queue := full.Topic + "-existing"
 	t.Cleanup(func() { b.drop(queue) })
 	if _, err := b.ch.QueueDeclare(queue, true, false, false, false, amqp.Table{
@@ -79,7 +79,7 @@ func TestDeadLettersOfTheBrokerDecode(t *testing.T) {
 	} {
 		dlq := queueOf(adapters.StreamDeadLetter, want.c)
 		b.depthBecomes(dlq, 1)
-		r := b.drain(dlq)[0]
+		r := b.Drain(dlq)[0]
 		got, ok := foreign.RabbitMQ(r, adapters.Names{})
 		f := got.Failure
 		if !ok || got.FailedMessage.ID != want.id || string(got.FailedMessage.Payload) != "body of "+want.id || got.ID == "" ||
@@ -100,7 +100,7 @@ func TestDeadLettersOfTheBrokerDecode(t *testing.T) {
 // take gets the next message of a queue for a client without Spillway.
 func (b *bench) take(queue string, settle func(amqp.Delivery) error) {
 	b.Helper()
-	b.eventually("queue "+queue+" has a message", func() bool {
+	b.Eventually("queue "+queue+" has a message", func() bool {
 		d, ok, err := b.ch.Get(queue, false)
 		if err == nil && ok {
 			err = settle(d)

@@ -21,7 +21,7 @@ func TestRetriesComeWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(64)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	const n = 300
 	due := make(map[string]time.Time, n)
 	var mu sync.Mutex
@@ -30,11 +30,11 @@ func TestRetriesComeWhenTheyAreDue(t *testing.T) {
 		wg.Go(func() {
 			id := fmt.Sprint(i)
 			wanted := 500*time.Millisecond + rand.N(time.Second)
-			at := time.Now().Add(b.broker.Quantize(wanted))
+			at := time.Now().Add(b.Broker.Quantize(wanted))
 			mu.Lock()
 			due[id] = at
 			mu.Unlock()
-			if err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id}, Due: at}); err != nil {
+			if err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id}, Due: at}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -43,7 +43,7 @@ func TestRetriesComeWhenTheyAreDue(t *testing.T) {
 	instants := map[time.Duration]int{}
 	start := time.Now()
 	for range n {
-		d := b.next(sub)
+		d := b.Next(sub)
 		late := time.Since(due[d.ID])
 		if late < 0 {
 			t.Errorf("%s came %s early", d.ID, -late)
@@ -52,7 +52,7 @@ func TestRetriesComeWhenTheyAreDue(t *testing.T) {
 			t.Errorf("%s came %s late", d.ID, late)
 		}
 		instants[time.Since(start).Truncate(50*time.Millisecond)]++
-		b.ack(d)
+		b.Ack(d)
 	}
 	if len(instants) < 5 {
 		t.Errorf("the burst left at %d instants: %v", len(instants), instants)
@@ -64,18 +64,18 @@ func TestLongDelaysHop(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 250 * time.Millisecond})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
-	q := b.broker.Quantize(700 * time.Millisecond)
+	sub := b.Subscribe(c)
+	q := b.Broker.Quantize(700 * time.Millisecond)
 	if want := 718 * time.Millisecond; q != want { // twice 250 ms, and 218 ms
 		t.Errorf("700ms became %s, want %s", q, want)
 	}
 	due := time.Now().Add(q)
 	rec, hops := adapters.Record{ID: "m"}, 0
 	for ; time.Now().Before(due); hops++ {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: rec, Due: due})
-		d := b.next(sub)
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: rec, Due: due})
+		d := b.Next(sub)
 		rec = d.Record
-		b.ack(d)
+		b.Ack(d)
 	}
 	// The third is not needed when the others were late.
 	if hops < 2 || hops > 3 {
@@ -87,39 +87,39 @@ func TestParkingMovesToRetryAtDue(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	due := time.Now().Add(time.Second)
 	for i := range 3 {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: fmt.Sprint(i)}, Due: due})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: fmt.Sprint(i)}, Due: due})
 	}
 	if n := b.parked(c); n != 3 {
 		t.Errorf("%d are parked", n)
 	}
 	for range 3 {
-		d := b.next(sub)
+		d := b.Next(sub)
 		if early := time.Until(due); early > 0 {
 			t.Errorf("%s came %s early", d.ID, early)
 		}
 		if d.Stream != adapters.StreamRetry || d.Count != 1 || len(d.Headers) != 0 {
 			t.Errorf("got %+v from %s, count %d", d.Record, d.Stream, d.Count)
 		}
-		b.ack(d)
+		b.Ack(d)
 	}
 	// Now means now, and a time that has passed too.
 	for _, due := range []time.Time{{}, time.Now().Add(-time.Hour)} {
 		for _, stream := range []adapters.Stream{adapters.StreamParking, adapters.StreamRetry, adapters.StreamSuspect} {
-			b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: "now"}, Due: due})
-			b.ack(b.next(sub))
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: "now"}, Due: due})
+			b.Ack(b.Next(sub))
 		}
 	}
 	// A suspect can wait too, and so can what is due in years.
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "later"}, Due: time.Now().Add(100 * time.Millisecond)})
-	if d := b.next(sub); d.Stream != adapters.StreamSuspect {
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "later"}, Due: time.Now().Add(100 * time.Millisecond)})
+	if d := b.Next(sub); d.Stream != adapters.StreamSuspect {
 		t.Errorf("got %q from %s", d.ID, d.Stream)
 	} else {
-		b.ack(d)
+		b.Ack(d)
 	}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "y"}, Due: time.Now().AddDate(10, 0, 0)})
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "y"}, Due: time.Now().AddDate(10, 0, 0)})
 	if n := b.parked(c); n != 1 {
 		t.Errorf("%d are parked", n)
 	}
@@ -131,20 +131,20 @@ func TestParkingIntervalsDoNotHoldEachOtherUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	park := func(id string, left time.Duration) {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id}, Due: time.Now().Add(left)})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id}, Due: time.Now().Add(left)})
 	}
 	park("week", 7*24*time.Hour)
 	park("hour", time.Hour)
 	park("soon", 300*time.Millisecond)
-	if d := b.next(sub); d.ID != "soon" {
+	if d := b.Next(sub); d.ID != "soon" {
 		t.Errorf("got %q", d.ID)
 	} else {
-		b.ack(d)
+		b.Ack(d)
 	}
 	var got []string
-	for _, r := range b.drain(queueOf(adapters.StreamParking, c)) {
+	for _, r := range b.Drain(queueOf(adapters.StreamParking, c)) {
 		got = append(got, r.ID+" in "+r.Position.Topic)
 	}
 	name := queueOf(adapters.StreamParking, c)
@@ -158,14 +158,14 @@ func TestQueuesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: time.Second})
 	c := b.consumer(100)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	const n, workers = 2000, 50
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for range n / workers {
 				h := adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Due: time.Now().Add(rand.N(time.Second))}
-				if err := b.broker.Handoff(t.Context(), h); err != nil {
+				if err := b.Broker.Handoff(t.Context(), h); err != nil {
 					t.Error(err)
 					return
 				}
@@ -174,7 +174,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	wg.Wait()
 	for range n {
-		b.ack(b.next(sub))
+		b.Ack(b.Next(sub))
 	}
 	queues := 0
 	for _, name := range shared(b.cfg.Prefix) {
@@ -200,7 +200,7 @@ func TestHandoffToWhatIsGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	for _, tc := range []struct {
 		stream adapters.Stream
 		gone   func() error
@@ -221,15 +221,15 @@ func TestHandoffToWhatIsGone(t *testing.T) {
 			}
 			return h
 		}
-		b.handoff(due())
+		b.Handoff(due())
 		if err := tc.gone(); err != nil {
 			t.Fatal(err)
 		}
-		err := b.broker.Handoff(t.Context(), due())
+		err := b.Broker.Handoff(t.Context(), due())
 		if err == nil || errors.Is(err, adapters.ErrRefused) || errors.Is(err, adapters.ErrTooLarge) {
 			t.Errorf("%s is gone: %v", tc.stream, err)
 		}
-		b.handoff(due())
+		b.Handoff(due())
 	}
 }
 
@@ -244,20 +244,20 @@ func TestUndeliverableIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c, other := b.consumer(1), b.consumer(1)
-	b.ensure(c)
-	sub := b.subscribe(other)
+	b.Ensure(c)
+	sub := b.Subscribe(other)
 	due := time.Now().Add(time.Second)
 	for range 40 {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "lost"}, Due: due})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "lost"}, Due: due})
 	}
-	b.handoff(adapters.Handoff{Consumer: other, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "fine"}, Due: due})
+	b.Handoff(adapters.Handoff{Consumer: other, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "fine"}, Due: due})
 	if err := b.deleteQueue(queueOf(adapters.StreamRetry, c)); err != nil {
 		t.Fatal(err)
 	}
-	if d := b.next(sub); d.ID != "fine" {
+	if d := b.Next(sub); d.ID != "fine" {
 		t.Errorf("got %q", d.ID)
 	} else {
-		b.ack(d)
+		b.Ack(d)
 	}
 	b.depthBecomes(b.cfg.Prefix+".undeliverable", 40)
 }
@@ -274,7 +274,7 @@ func TestFullDestination(t *testing.T) {
 	}
 	// It is not what we declare, and Ensure says so.
 	var topologyError *rabbitmq.TopologyError
-	if err := b.broker.Ensure(t.Context(), full); !errors.As(err, &topologyError) {
+	if err := b.Broker.Ensure(t.Context(), full); !errors.As(err, &topologyError) {
 		t.Errorf("a retry queue with a maximum length: %v", err)
 	}
 	// A queue of a user's policy cannot be seen: the hand-off fails, and is not lost.
@@ -284,7 +284,7 @@ func TestFullDestination(t *testing.T) {
 		}
 	}
 	healthy := b.consumer(1)
-	sub := b.subscribe(healthy)
+	sub := b.Subscribe(healthy)
 	verify := open(t, b.rawURL, rabbitmq.Config{Prefix: b.cfg.Prefix, VerifyOnly: true})
 	var err error
 	for range 50 {
@@ -298,15 +298,15 @@ func TestFullDestination(t *testing.T) {
 	if err == nil || errors.Is(err, adapters.ErrRefused) {
 		t.Errorf("a full queue took everything, or forever: %v", err)
 	}
-	b.handoff(adapters.Handoff{Consumer: healthy, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "fine"}, Due: time.Now().Add(200 * time.Millisecond)})
-	b.ack(b.next(sub))
+	b.Handoff(adapters.Handoff{Consumer: healthy, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "fine"}, Due: time.Now().Add(200 * time.Millisecond)})
+	b.Ack(b.Next(sub))
 }
 
 func TestHandoffRefusesMain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	if err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamMain}); !errors.Is(err, adapters.ErrRefused) {
+	if err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamMain}); !errors.Is(err, adapters.ErrRefused) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -315,14 +315,14 @@ func TestDrainKeepsWhatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	dlq := queueOf(adapters.StreamDeadLetter, c)
 	for i := range 5 {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte{byte(i)}}})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte{byte(i)}}})
 	}
 	enough := errors.New("enough")
 	var got []string
-	err := b.broker.Drain(t.Context(), dlq, func(_ context.Context, r adapters.Record) error {
+	err := b.Broker.Drain(t.Context(), dlq, func(_ context.Context, r adapters.Record) error {
 		if len(got) == 2 {
 			return enough
 		}
@@ -332,16 +332,16 @@ func TestDrainKeepsWhatIsNotTaken(t *testing.T) {
 	if !errors.Is(err, enough) {
 		t.Errorf("got %v", err)
 	}
-	for _, r := range b.drain(dlq) {
+	for _, r := range b.Drain(dlq) {
 		got = append(got, r.ID)
 	}
 	if strings.Join(got, " ") != "0 1 2 3 4" {
 		t.Errorf("drained %v", got)
 	}
-	if rest := b.drain(dlq); len(rest) != 0 {
+	if rest := b.Drain(dlq); len(rest) != 0 {
 		t.Errorf("%d came twice", len(rest))
 	}
-	err = b.broker.Drain(t.Context(), "no-such-"+dlq, func(context.Context, adapters.Record) error { return nil })
+	err = b.Broker.Drain(t.Context(), "no-such-"+dlq, func(context.Context, adapters.Record) error { return nil })
 	var te *rabbitmq.TopologyError
 	if !errors.As(err, &te) || te.Name != "no-such-"+dlq {
 		t.Errorf("a queue that does not exist: %v", err)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/internal/brokertest"
 )
@@ -29,10 +30,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a broker under test, and a plain client beside it.
 type bench struct {
-	*testing.T
+	adaptertest.Bench
 	rawURL string
 	cfg    rabbitmq.Config
-	broker adapters.Broker
 	client *amqp.Connection
 	ch     *amqp.Channel
 }
@@ -44,14 +44,14 @@ func setup(t *testing.T, cfg rabbitmq.Config) *bench {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "test-" + watermill.NewShortUUID()
 	}
-	b := &bench{T: t, rawURL: rawURL, cfg: cfg}
+	b := &bench{Bench: adaptertest.Bench{T: t, Patience: patience}, rawURL: rawURL, cfg: cfg}
 	var err error
 	if b.client, err = amqp.Dial(rawURL); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.client.Close() })
 	b.ch = b.channel()
-	b.broker = open(t, rawURL, cfg)
+	b.Broker = open(t, rawURL, cfg)
 	t.Cleanup(func() {
 		for _, n := range shared(cfg.Prefix) {
 			b.drop(n)
@@ -174,84 +174,6 @@ func queueOf(s adapters.Stream, c adapters.Consumer) string {
 	return adapters.Names{}.Of(s, c)
 }
 
-func (b *bench) ensure(c adapters.Consumer) {
-	b.Helper()
-	if err := b.broker.Ensure(b.Context(), c); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// subscribe opens a subscription that is closed at the end of the test.
-func (b *bench) subscribe(c adapters.Consumer) adapters.Subscription {
-	b.Helper()
-	b.ensure(c)
-	s, err := b.broker.Subscribe(b.Context(), c)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { b.close(s) })
-	return s
-}
-
-func (b *bench) close(s adapters.Subscription) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := s.Close(ctx); err != nil {
-		b.Errorf("close subscription: %v", err)
-	}
-}
-
-// next returns the next delivery.
-func (b *bench) next(s adapters.Subscription) *adapters.Delivery {
-	b.Helper()
-	select {
-	case d, ok := <-s.Deliveries():
-		if !ok {
-			b.Fatal("the subscription ended")
-		}
-		return d
-	case <-time.After(patience):
-		b.Fatal("nothing was delivered")
-	}
-	return nil
-}
-
-// quiet checks that nothing is delivered for a while.
-func (b *bench) quiet(s adapters.Subscription, d time.Duration) {
-	b.Helper()
-	select {
-	case got, ok := <-s.Deliveries():
-		if ok {
-			b.Fatalf("delivered %q from %s", got.ID, got.Stream)
-		}
-	case <-time.After(d):
-	}
-}
-
-func (b *bench) ack(d *adapters.Delivery) {
-	b.Helper()
-	if err := d.Settler.Ack(b.Context(), d); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func (b *bench) giveBack(d *adapters.Delivery) {
-	b.Helper()
-	if err := d.Settler.Return(b.Context(), d); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func (b *bench) handoff(h adapters.Handoff) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
-	defer cancel()
-	if err := b.broker.Handoff(ctx, h); err != nil {
-		b.Fatal(err)
-	}
-}
-
 // publish writes as a foreign producer would.
 func (b *bench) publish(exchange, key string, p amqp.Publishing) {
 	b.Helper()
@@ -276,38 +198,9 @@ func (b *bench) depth(queue string) int {
 	return q.Messages
 }
 
-// eventually polls until ok.
-func (b *bench) eventually(what string, ok func() bool) {
-	b.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
-
 func (b *bench) depthBecomes(queue string, n int) {
 	b.Helper()
-	b.eventually(fmt.Sprintf("queue %q has %d messages", queue, n), func() bool { return b.depth(queue) == n })
-}
-
-// drain returns all records of a queue.
-func (b *bench) drain(queue string) []adapters.Record {
-	b.Helper()
-	var records []adapters.Record
-	err := b.broker.Drain(b.Context(), queue, func(_ context.Context, r adapters.Record) error {
-		records = append(records, r)
-		return nil
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return records
+	b.Eventually(fmt.Sprintf("queue %q has %d messages", queue, n), func() bool { return b.depth(queue) == n })
 }
 
 // ctl runs rabbitmqctl.

@@ -95,7 +95,7 @@ func TestCheckAsksTheManagementPlugin(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	p := b.healthy(c)
 	want(t, check(t, b.managedBy(p), c), nil)
 
@@ -141,7 +141,7 @@ func TestCheckWithoutTheManagementPlugin(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{MaxDelay: 500 * time.Millisecond})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	for name, tc := range map[string]struct {
 		plugin http.HandlerFunc
 		text   string

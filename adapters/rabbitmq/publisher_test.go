@@ -32,7 +32,7 @@ func TestWatermillPublisherToUs(t *testing.T) {
 			t.Parallel()
 			b := setup(t, rabbitmq.Config{Topic: layout.topic})
 			c := b.consumer(1)
-			sub := b.subscribe(c)
+			sub := b.Subscribe(c)
 			pub, err := wamqp.NewPublisher(layout.config(b.rawURL), watermill.NopLogger{})
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestWatermillPublisherToUs(t *testing.T) {
 			if err := pub.Publish(c.Topic, sent); err != nil {
 				t.Fatal(err)
 			}
-			d := b.next(sub)
+			d := b.Next(sub)
 			got := message.Metadata{}
 			for _, h := range d.Headers {
 				got[h.Key] = string(h.Value)
@@ -51,7 +51,7 @@ func TestWatermillPublisherToUs(t *testing.T) {
 			if d.ID != sent.UUID || string(d.Payload) != "payload" || !cmp.Equal(got, sent.Metadata) {
 				t.Errorf("got %q, %q, %v", d.ID, d.Payload, got)
 			}
-			b.ack(d)
+			b.Ack(d)
 		})
 	}
 }
@@ -83,7 +83,7 @@ func TestOurPublisherToWatermill(t *testing.T) {
 			}
 			sent := message.NewMessage(watermill.NewUUID(), []byte("payload"))
 			sent.Metadata = message.Metadata{"a": "1", "b": ""}
-			if err := b.broker.Publisher().Publish(c.Topic, sent); err != nil {
+			if err := b.Broker.Publisher().Publish(c.Topic, sent); err != nil {
 				t.Fatal(err)
 			}
 			select {
@@ -103,21 +103,21 @@ func TestPublisherKeepsOrderInBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	var msgs []*message.Message
 	for i := range 600 {
 		msgs = append(msgs, message.NewMessage(fmt.Sprint(i), nil))
 	}
-	pub := b.broker.Publisher()
+	pub := b.Broker.Publisher()
 	if err := pub.Publish(c.Topic, msgs...); err != nil {
 		t.Fatal(err)
 	}
 	for i := range msgs {
-		d := b.next(sub)
+		d := b.Next(sub)
 		if d.ID != fmt.Sprint(i) {
 			t.Fatalf("message %d is %s", i, d.ID)
 		}
-		b.ack(d)
+		b.Ack(d)
 	}
 	if err := pub.Publish(c.Topic); err != nil {
 		t.Errorf("no messages: %v", err)
@@ -133,18 +133,18 @@ func TestPublisherKeepsOrderInBatches(t *testing.T) {
 	if err := pub.Publish(c.Topic, msg); err != nil {
 		t.Fatal(err)
 	}
-	b.ack(b.next(sub))
+	b.Ack(b.Next(sub))
 }
 
 func TestPublisherManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{Lanes: 4})
 	c := b.consumer(32)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
-			if err := b.broker.Publisher().Publish(c.Topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
+			if err := b.Broker.Publisher().Publish(c.Topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -152,9 +152,9 @@ func TestPublisherManyAtOnce(t *testing.T) {
 	wg.Wait()
 	seen := map[string]bool{}
 	for len(seen) < 200 {
-		d := b.next(sub)
+		d := b.Next(sub)
 		seen[d.ID] = true
-		b.ack(d)
+		b.Ack(d)
 	}
 }
 
@@ -162,8 +162,8 @@ func TestPublisherSaysWhatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
-	pub := b.broker.Publisher()
+	b.Ensure(c)
+	pub := b.Broker.Publisher()
 	large := message.NewMessage("large", nil)
 	large.Metadata.Set("k", strings.Repeat("v", 200_000))
 	if err := pub.Publish(c.Topic, large); !errors.Is(err, adapters.ErrTooLarge) {

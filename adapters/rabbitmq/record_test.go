@@ -44,7 +44,7 @@ func TestHeadersOfEveryTypeSurviveEveryHop(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 
 	sent := everyType()
 	sent["_watermill_message_uuid"] = "id-1"
@@ -54,34 +54,34 @@ func TestHeadersOfEveryTypeSurviveEveryHop(t *testing.T) {
 		MessageId: "mid", Timestamp: time.Unix(1_600_000_000, 0), Type: "order", AppId: "shop",
 	}
 	b.publish(c.Topic, "", p)
-	d := b.next(sub)
+	d := b.Next(sub)
 	if d.ID != "id-1" || d.Stream != adapters.StreamMain || d.Count != 1 || d.Undecodable != nil {
 		t.Errorf("got id %q, stream %s, count %d, undecodable %v", d.ID, d.Stream, d.Count, d.Undecodable)
 	}
 	if _, ok := header(d.Record, "_watermill_message_uuid"); ok {
 		t.Error("the UUID is among the headers")
 	}
-	b.handoff(adapters.Handoff{
+	b.Handoff(adapters.Handoff{
 		Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(50 * time.Millisecond),
 		State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
 	})
-	b.ack(d)
-	d = b.next(sub)
+	b.Ack(d)
+	d = b.Next(sub)
 	if d.Stream != adapters.StreamRetry || d.ID != "id-1" {
 		t.Fatalf("got %q from %s", d.ID, d.Stream)
 	}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record})
-	b.ack(d)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record})
+	b.Ack(d)
 
 	// Once more without the native record, as a replay from an inventory.
-	records := b.drain(queueOf(adapters.StreamDeadLetter, c))
+	records := b.Drain(queueOf(adapters.StreamDeadLetter, c))
 	if len(records) != 1 {
 		t.Fatalf("%d dead letters", len(records))
 	}
 	stored := records[0]
 	stored.Native = nil
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: stored})
-	d = b.next(sub)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: stored})
+	d = b.Next(sub)
 	native := d.Native.(*amqp.Delivery)
 	if diff := sameTable(sent, native.Headers); diff != "" {
 		t.Errorf("headers after all hops (-sent +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestHeadersOfEveryTypeSurviveEveryHop(t *testing.T) {
 	if native.DeliveryMode != amqp.Persistent {
 		t.Errorf("delivery mode is %d", native.DeliveryMode)
 	}
-	b.ack(d)
+	b.Ack(d)
 }
 
 // R7, R27, and the two that routers obey: a copy starts without the broker's
@@ -112,9 +112,9 @@ func TestBrokersHeadersAreNotCopied(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	other := b.consumer(1)
-	b.ensure(other)
+	b.Ensure(other)
 
 	forged := amqp.Table{
 		"x-death":                     []any{amqp.Table{"queue": "somewhere", "count": int64(9), "reason": "expired"}},
@@ -129,19 +129,19 @@ func TestBrokersHeadersAreNotCopied(t *testing.T) {
 		"_watermill_amqp_redelivered": "true",
 	}
 	b.publish(c.Topic, "", amqp.Publishing{Headers: forged, Body: []byte("x"), Expiration: "600000"})
-	d := b.next(sub)
+	d := b.Next(sub)
 	if d.Count != 1 {
 		t.Errorf("a forged delivery count made it %d", d.Count)
 	}
 	d.Native.(*amqp.Delivery).Headers["CC"] = []any{queueOf(adapters.StreamMain, other)}
 	d.Native.(*amqp.Delivery).Headers["BCC"] = []any{queueOf(adapters.StreamMain, other)}
 	d.Native.(*amqp.Delivery).UserId = "somebody-else"
-	b.handoff(adapters.Handoff{
+	b.Handoff(adapters.Handoff{
 		Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record,
 		State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "1"}}, DropHeaders: []string{"secret"},
 	})
-	b.ack(d)
-	b.handoff(adapters.Handoff{ // the same from portable fields
+	b.Ack(d)
+	b.Handoff(adapters.Handoff{ // the same from portable fields
 		Consumer: c, Stream: adapters.StreamDeadLetter,
 		Record: adapters.Record{Payload: []byte("x"), Headers: []adapters.Header{
 			{Key: "kept", Value: []byte("yes")}, {Key: "x-death", Value: []byte("[]"), Type: "array"},
@@ -176,8 +176,8 @@ func TestForeignRoutingAndUser(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c, copied := b.consumer(1), b.consumer(1)
-	b.ensure(copied)
-	sub := b.subscribe(c)
+	b.Ensure(copied)
+	sub := b.Subscribe(c)
 	b.publish("", queueOf(adapters.StreamMain, c), amqp.Publishing{
 		Headers: amqp.Table{
 			"CC":  []any{queueOf(adapters.StreamMain, copied)},
@@ -185,13 +185,13 @@ func TestForeignRoutingAndUser(t *testing.T) {
 		},
 		UserId: b.client.Config.SASL[0].(*amqp.PlainAuth).Username, Body: []byte("x"),
 	})
-	d := b.next(sub)
+	d := b.Next(sub)
 	if _, ok := header(d.Record, "CC"); ok {
 		t.Error("the handler sees CC, and would not see it on the next attempt")
 	}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record})
-	b.ack(d)
-	b.ack(b.next(sub))
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record})
+	b.Ack(d)
+	b.Ack(b.Next(sub))
 	if n := b.depth(queueOf(adapters.StreamMain, copied)); n != 1 {
 		t.Errorf("the other queue has %d messages, its producer sent 1", n)
 	}
@@ -201,26 +201,26 @@ func TestMessagesWithoutAnything(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	b.publish(c.Topic, "", amqp.Publishing{})
-	d := b.next(sub)
+	d := b.Next(sub)
 	if d.ID != "" || d.Payload == nil || len(d.Payload) != 0 || len(d.Headers) != 0 || d.Key != nil {
 		t.Errorf("got %+v", d.Record)
 	}
 	if d.Position.Topic != c.Topic || d.Position.Partition != nil || d.Position.Offset != nil || !d.Position.Timestamp.IsZero() {
 		t.Errorf("position %+v", d.Position)
 	}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record})
-	b.ack(d)
-	b.ack(b.next(sub))
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record})
+	b.Ack(d)
+	b.Ack(b.Next(sub))
 
 	// A UUID that is no text, and a message id to fall back to.
 	b.publish(c.Topic, "", amqp.Publishing{Headers: amqp.Table{"_watermill_message_uuid": int64(7)}, MessageId: "mid"})
-	d = b.next(sub)
+	d = b.Next(sub)
 	if h, _ := header(d.Record, "_watermill_message_uuid"); d.ID != "mid" || h.Type != "int64" {
 		t.Errorf("id %q, header %+v", d.ID, h)
 	}
-	b.ack(d)
+	b.Ack(d)
 }
 
 // R14: what is too large for the broker is told apart, and costs no connection.
@@ -228,46 +228,46 @@ func TestMetadataLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
-	most := b.broker.Capabilities().MaxMetadataBytes
+	sub := b.Subscribe(c)
+	most := b.Broker.Capabilities().MaxMetadataBytes
 	if most < 100_000 {
 		t.Fatalf("MaxMetadataBytes is %d", most)
 	}
 	h := adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "fits", Payload: []byte("x")}}
 	h.State = []envelope.Pair{{Key: envelope.KeyErrorMessage, Value: strings.Repeat("ü", (most-len(envelope.KeyErrorMessage))/2)}}
-	b.handoff(h)
-	b.ack(b.next(sub))
+	b.Handoff(h)
+	b.Ack(b.Next(sub))
 
 	h.State[0].Value = strings.Repeat("ü", 1<<19) // 1 MiB
-	if err := b.broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) {
+	if err := b.Broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) {
 		t.Errorf("1 MiB of error text: %v", err)
 	}
 	long := adapters.Record{Headers: []adapters.Header{{Key: strings.Repeat("k", 256), Value: []byte("v")}}}
-	if err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: long}); !errors.Is(err, adapters.ErrRefused) {
+	if err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: long}); !errors.Is(err, adapters.ErrRefused) {
 		t.Errorf("a header name of 256 bytes: %v", err)
 	}
 	wrong := adapters.Record{Headers: []adapters.Header{{Key: "n", Value: []byte("seven"), Type: "int64"}}}
-	if err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: wrong}); !errors.Is(err, adapters.ErrRefused) {
+	if err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: wrong}); !errors.Is(err, adapters.ErrRefused) {
 		t.Errorf("a number that is none: %v", err)
 	}
 	h.State = nil
-	b.handoff(h) // the connection still works
-	b.ack(b.next(sub))
+	b.Handoff(h) // the connection still works
+	b.Ack(b.Next(sub))
 }
 
 func TestLargePayload(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	body := bytes.Repeat([]byte{0, 1, 2, 3, 4, 5, 6, 255}, 1<<20) // 8 MiB
 	b.publish(c.Topic, "", amqp.Publishing{Body: body})
-	d := b.next(sub)
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record})
-	b.ack(d)
-	d = b.next(sub)
+	d := b.Next(sub)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record})
+	b.Ack(d)
+	d = b.Next(sub)
 	if !bytes.Equal(d.Payload, body) {
 		t.Errorf("%d bytes came back", len(d.Payload))
 	}
-	b.ack(d)
+	b.Ack(d)
 }

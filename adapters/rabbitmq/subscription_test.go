@@ -22,19 +22,19 @@ func TestConcurrencyBoundsTheUnsettled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(3)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	for i := range 6 {
 		b.publish(c.Topic, "", persistent(fmt.Sprintf("main-%d", i)))
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: fmt.Sprintf("retry-%d", i)}})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: fmt.Sprintf("retry-%d", i)}})
 	}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "suspect-0"}})
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "suspect-1"}})
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "suspect-0"}})
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "suspect-1"}})
 
 	var held []*adapters.Delivery
 	for range c.Concurrency + 1 {
-		held = append(held, b.next(sub))
+		held = append(held, b.Next(sub))
 	}
-	b.quiet(sub, 200*time.Millisecond)
+	b.Quiet(sub, 200*time.Millisecond)
 	suspects := slices.DeleteFunc(slices.Clone(held), func(d *adapters.Delivery) bool { return d.Stream != adapters.StreamSuspect })
 	if len(suspects) != 1 {
 		t.Errorf("%d suspects are out", len(suspects))
@@ -43,7 +43,7 @@ func TestConcurrencyBoundsTheUnsettled(t *testing.T) {
 	for len(seen) < 14 {
 		for _, d := range held {
 			seen[d.ID]++
-			b.ack(d)
+			b.Ack(d)
 			if err := d.Settler.Ack(t.Context(), d); err != nil {
 				t.Errorf("the second ack of %s: %v", d.ID, err)
 			}
@@ -52,7 +52,7 @@ func TestConcurrencyBoundsTheUnsettled(t *testing.T) {
 			}
 		}
 		if len(seen) < 14 {
-			held = []*adapters.Delivery{b.next(sub)}
+			held = []*adapters.Delivery{b.Next(sub)}
 		}
 	}
 	for id, n := range seen {
@@ -71,16 +71,16 @@ func TestPrefetch(t *testing.T) {
 			t.Parallel()
 			b := setup(t, rabbitmq.Config{})
 			c := b.consumer(concurrency)
-			b.ensure(c)
+			b.Ensure(c)
 			for i := range 10 {
 				b.publish(c.Topic, "", persistent(fmt.Sprint(i)))
 			}
-			sub := b.subscribe(c)
+			sub := b.Subscribe(c)
 			for range concurrency {
-				b.next(sub)
+				b.Next(sub)
 			}
 			b.depthBecomes(queueOf(adapters.StreamMain, c), left)
-			b.quiet(sub, 200*time.Millisecond)
+			b.Quiet(sub, 200*time.Millisecond)
 			if got := b.depth(queueOf(adapters.StreamMain, c)); got != left {
 				t.Errorf("%d of 10 messages are still with the broker, want %d", got, left)
 			}
@@ -92,21 +92,21 @@ func TestOrderIsKeptWithConcurrencyOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	var want, got []string
 	for i := range 50 {
 		want = append(want, fmt.Sprint(i))
 		b.publish(c.Topic, "", persistent(want[i]))
 	}
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	for i := range want {
-		d := b.next(sub)
+		d := b.Next(sub)
 		if i%10 == 3 && d.Count == 1 {
-			b.giveBack(d)
-			d = b.next(sub)
+			b.Return(d)
+			d = b.Next(sub)
 		}
 		got = append(got, d.ID)
-		b.ack(d)
+		b.Ack(d)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -118,10 +118,10 @@ func TestDeliveryCount(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	b.publish(c.Topic, "", persistent("m"))
 	for want := 1; want <= 5; want++ {
-		d := b.next(sub)
+		d := b.Next(sub)
 		if d.Count != want {
 			t.Errorf("delivery %d counts %d", want, d.Count)
 		}
@@ -129,23 +129,23 @@ func TestDeliveryCount(t *testing.T) {
 			t.Error("the handler sees the broker's count")
 		}
 		if want < 5 {
-			b.giveBack(d)
+			b.Return(d)
 			continue
 		}
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: d.Record})
-		b.ack(d)
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: d.Record})
+		b.Ack(d)
 	}
-	d := b.next(sub)
+	d := b.Next(sub)
 	if d.Stream != adapters.StreamSuspect || d.Count != 1 {
 		t.Errorf("got count %d from %s", d.Count, d.Stream)
 	}
 	// A connection that dies counts too.
-	b.close(sub)
-	sub = b.subscribe(c)
-	if d := b.next(sub); d.Stream != adapters.StreamSuspect || d.Count != 2 {
+	b.Close(sub)
+	sub = b.Subscribe(c)
+	if d := b.Next(sub); d.Stream != adapters.StreamSuspect || d.Count != 2 {
 		t.Errorf("got count %d from %s", d.Count, d.Stream)
 	} else {
-		b.ack(d)
+		b.Ack(d)
 	}
 }
 
@@ -155,15 +155,15 @@ func TestDeliveryLimitIsANet(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{DeliveryLimit: 25})
 	c := b.consumer(1)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	b.publish(c.Topic, "", persistent("m"))
 	for range 26 {
-		b.giveBack(b.next(sub))
+		b.Return(b.Next(sub))
 	}
 	dlq := queueOf(adapters.StreamDeadLetter, c)
 	b.depthBecomes(dlq, 1)
-	b.quiet(sub, 50*time.Millisecond)
-	got := b.drain(dlq)
+	b.Quiet(sub, 50*time.Millisecond)
+	got := b.Drain(dlq)
 	h, ok := header(got[0], "x-death")
 	if !ok || h.Type != "array" || !strings.Contains(string(h.Value), `"reason":"delivery_limit"`) || got[0].ID != "m" {
 		t.Errorf("dead letter %+v", got[0])
@@ -174,11 +174,11 @@ func TestStopGivesBackWhatWasOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(4)
-	sub := b.subscribe(c)
+	sub := b.Subscribe(c)
 	for i := range 10 {
 		b.publish(c.Topic, "", persistent(fmt.Sprint(i)))
 	}
-	first, second := b.next(sub), b.next(sub)
+	first, second := b.Next(sub), b.Next(sub)
 	if err := sub.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,16 +186,16 @@ func TestStopGivesBackWhatWasOnItsWay(t *testing.T) {
 		t.Errorf("%s was delivered after Stop", d.ID)
 	}
 	b.depthBecomes(queueOf(adapters.StreamMain, c), 8)
-	b.ack(first) // what was received before can still be settled
+	b.Ack(first) // what was received before can still be settled
 	if err := sub.Stop(t.Context()); err != nil {
 		t.Errorf("the second Stop: %v", err)
 	}
-	b.close(sub)
+	b.Close(sub)
 	b.depthBecomes(queueOf(adapters.StreamMain, c), 9)
 	if err := second.Settler.Ack(t.Context(), second); !errors.Is(err, adapters.ErrClosed) {
 		t.Errorf("ack after Close: %v", err)
 	}
-	b.close(sub)
+	b.Close(sub)
 }
 
 // The client library mixes up the answers to concurrent requests on a channel,
@@ -204,17 +204,17 @@ func TestCloseDuringTheStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
 			for range 5 {
-				s, err := b.broker.Subscribe(t.Context(), c)
+				s, err := b.Broker.Subscribe(t.Context(), c)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				b.close(s)
+				b.Close(s)
 			}
 		})
 	}
@@ -229,13 +229,13 @@ func TestQueueDeletedUnderItsConsumer(t *testing.T) {
 			t.Parallel()
 			b := setup(t, rabbitmq.Config{})
 			c := b.consumer(2)
-			sub := b.subscribe(c)
+			sub := b.Subscribe(c)
 			b.publish(c.Topic, "", persistent("before"))
-			before := b.next(sub)
+			before := b.Next(sub)
 			if _, err := b.ch.QueueDelete(queueOf(stream, c), false, false, false); err != nil {
 				t.Fatal(err)
 			}
-			b.eventually("the queue is declared anew, and read", func() bool {
+			b.Eventually("the queue is declared anew, and read", func() bool {
 				ch := b.channel()
 				q, err := ch.QueueDeclarePassive(queueOf(stream, c), true, false, false, false, nil)
 				_ = ch.Close()
@@ -246,13 +246,13 @@ func TestQueueDeletedUnderItsConsumer(t *testing.T) {
 			if stream == adapters.StreamMain {
 				b.publish(c.Topic, "", persistent("after"))
 			} else {
-				b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: "after"}})
+				b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: "after"}})
 			}
-			d := b.next(sub)
+			d := b.Next(sub)
 			if d.ID != "after" || d.Stream != stream {
 				t.Errorf("got %q from %s", d.ID, d.Stream)
 			}
-			b.ack(d)
+			b.Ack(d)
 		})
 	}
 }
@@ -262,9 +262,9 @@ func TestOneSuspectAtATimeInAProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	one, two := b.subscribe(c), b.subscribe(c)
+	one, two := b.Subscribe(c), b.Subscribe(c)
 	for i := range 2 {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: fmt.Sprint(i)}})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: fmt.Sprint(i)}})
 	}
 	either := func() *adapters.Delivery {
 		select {
@@ -276,7 +276,7 @@ func TestOneSuspectAtATimeInAProcess(t *testing.T) {
 			return nil
 		}
 	}
-	b.eventually("the first arrives", func() bool {
+	b.Eventually("the first arrives", func() bool {
 		d := either()
 		if d == nil {
 			return false
@@ -284,16 +284,16 @@ func TestOneSuspectAtATimeInAProcess(t *testing.T) {
 		if again := either(); again != nil {
 			t.Errorf("%s and %s are out together", d.ID, again.ID)
 		}
-		b.ack(d)
+		b.Ack(d)
 		return true
 	})
 	// Whoever had the token is gone, and the other takes over.
-	b.close(one)
-	d := b.next(two)
+	b.Close(one)
+	d := b.Next(two)
 	if d.Stream != adapters.StreamSuspect {
 		t.Errorf("got %q from %s", d.ID, d.Stream)
 	}
-	b.ack(d)
+	b.Ack(d)
 }
 
 // R11: a retry is seen by the group that failed, and by nobody else.
@@ -302,15 +302,15 @@ func TestRetriesStayWithTheirGroup(t *testing.T) {
 	b := setup(t, rabbitmq.Config{})
 	failing := b.consumer(1)
 	healthy := b.consumerOf(failing.Topic, "shipping", 1)
-	subFailing, subHealthy := b.subscribe(failing), b.subscribe(healthy)
+	subFailing, subHealthy := b.Subscribe(failing), b.Subscribe(healthy)
 	b.publish(failing.Topic, "", persistent("m"))
-	b.ack(b.next(subHealthy))
+	b.Ack(b.Next(subHealthy))
 	for range 6 { // R2: the same rung again and again
-		d := b.next(subFailing)
-		b.handoff(adapters.Handoff{Consumer: failing, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(100 * time.Millisecond)})
-		b.ack(d)
+		d := b.Next(subFailing)
+		b.Handoff(adapters.Handoff{Consumer: failing, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(100 * time.Millisecond)})
+		b.Ack(d)
 	}
-	d := b.next(subFailing)
+	d := b.Next(subFailing)
 	// R8: no queue is in x-death but the rung, and that once.
 	deaths, _ := d.Native.(*amqp.Delivery).Headers["x-death"].([]any)
 	if len(deaths) != 1 || deaths[0].(amqp.Table)["count"] != int64(1) {
@@ -319,26 +319,26 @@ func TestRetriesStayWithTheirGroup(t *testing.T) {
 	if len(d.Headers) > 0 {
 		t.Errorf("the handler sees %v", d.Headers)
 	}
-	b.ack(d)
-	b.quiet(subHealthy, 100*time.Millisecond)
+	b.Ack(d)
+	b.Quiet(subHealthy, 100*time.Millisecond)
 }
 
 func TestSubscribeRefuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	for _, n := range []int{0, -1, 65536} {
 		c.Concurrency = n
-		if _, err := b.broker.Subscribe(t.Context(), c); err == nil {
+		if _, err := b.Broker.Subscribe(t.Context(), c); err == nil {
 			t.Errorf("concurrency %d was taken", n)
 		}
 	}
 	c.Concurrency, c.Retry = 1, adapters.RetryInPlace
-	if err := b.broker.Ensure(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
+	if err := b.Broker.Ensure(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
 		t.Errorf("retry in place: %v", err)
 	}
-	if _, err := b.broker.Subscribe(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
+	if _, err := b.Broker.Subscribe(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
 		t.Errorf("retry in place: %v", err)
 	}
 }
@@ -347,7 +347,7 @@ func TestClosedBroker(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	closed := open(t, b.rawURL, b.cfg)
 	for range 2 {
 		if err := closed.Close(t.Context()); err != nil {

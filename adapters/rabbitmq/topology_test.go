@@ -45,23 +45,23 @@ func TestNames(t *testing.T) {
 		strings.Repeat("l", 255-len("..parking.2097152000ms")-len("shipping")-len(unique)-1) + "-" + unique,
 	} {
 		c := b.consumerOf(topic, "shipping", 1)
-		sub := b.subscribe(c)
+		sub := b.Subscribe(c)
 		b.publish(topic, "", persistent("m"))
-		d := b.next(sub)
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(10 * time.Millisecond)})
-		b.ack(d)
-		b.ack(b.next(sub))
+		d := b.Next(sub)
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(10 * time.Millisecond)})
+		b.Ack(d)
+		b.Ack(b.Next(sub))
 	}
 	for topic, group := range map[string]string{
 		strings.Repeat("x", 300): "g", "ok-" + unique: strings.Repeat("g", 300), "amq.mine": "g", "": "g",
 	} {
-		err := b.broker.Ensure(t.Context(), adapters.Consumer{Topic: topic, Group: group, Concurrency: 1})
+		err := b.Broker.Ensure(t.Context(), adapters.Consumer{Topic: topic, Group: group, Concurrency: 1})
 		if err == nil {
 			t.Errorf("topic %.20q with group %.20q was taken", topic, group)
 		}
 	}
 	for _, topic := range []string{"", strings.Repeat("x", 300), "amq.mine"} {
-		if err := b.broker.Publisher().Publish(topic, message.NewMessage("m", nil)); err == nil {
+		if err := b.Broker.Publisher().Publish(topic, message.NewMessage("m", nil)); err == nil {
 			t.Errorf("a publish to topic %.20q was taken", topic)
 		}
 	}
@@ -71,13 +71,13 @@ func TestCollidingNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	u := watermill.NewShortUUID()
-	b.ensure(b.consumerOf(u+"_a", "b", 1))
-	err := b.broker.Ensure(t.Context(), adapters.Consumer{Topic: u, Group: "a_b"})
+	b.Ensure(b.consumerOf(u+"_a", "b", 1))
+	err := b.Broker.Ensure(t.Context(), adapters.Consumer{Topic: u, Group: "a_b"})
 	if err == nil || !strings.Contains(err.Error(), u+"_a_b") {
 		t.Errorf("two groups with one queue: %v", err)
 	}
 	c := adapters.Consumer{Topic: b.cfg.Prefix + ".delay", Group: "x"}
-	if err := b.broker.Ensure(t.Context(), c); err == nil || !strings.Contains(err.Error(), "ladder") {
+	if err := b.Broker.Ensure(t.Context(), c); err == nil || !strings.Contains(err.Error(), "ladder") {
 		t.Errorf("a group in the ladder: %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestClashingTopology(t *testing.T) {
 	if _, err := b.ch.QueueDeclare(main, true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
 		t.Fatal(err)
 	}
-	err := b.broker.Ensure(t.Context(), c)
+	err := b.Broker.Ensure(t.Context(), c)
 	var te *rabbitmq.TopologyError
 	if !errors.As(err, &te) {
 		t.Fatalf("got %v", err)
@@ -106,20 +106,20 @@ func TestClashingTopology(t *testing.T) {
 	if err := b.ch.ExchangeDeclare(other.Topic, "direct", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.broker.Ensure(t.Context(), other); !errors.As(err, &te) || te.Kind != "exchange" || te.Argument != "type" || te.Want != "fanout" || te.Have != "direct" {
+	if err := b.Broker.Ensure(t.Context(), other); !errors.As(err, &te) || te.Kind != "exchange" || te.Argument != "type" || te.Want != "fanout" || te.Have != "direct" {
 		t.Errorf("got %+v (%v)", te, err)
 	}
 	third := b.consumer(1)
-	b.ensure(third)
+	b.Ensure(third)
 	if _, err := b.ch.QueueDeclare(b.cfg.Prefix+".delay.500ms", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 7}); err != nil {
 		t.Fatal(err)
 	}
-	err = b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: third, Stream: adapters.StreamRetry, Due: time.Now().Add(500 * time.Millisecond)})
+	err = b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: third, Stream: adapters.StreamRetry, Due: time.Now().Add(500 * time.Millisecond)})
 	if !errors.As(err, &te) || te.Name != b.cfg.Prefix+".delay.500ms" {
 		t.Errorf("got %v", err)
 	}
 	// The other rungs are of use all the same.
-	b.handoff(adapters.Handoff{Consumer: third, Stream: adapters.StreamRetry, Due: time.Now().Add(100 * time.Millisecond)})
+	b.Handoff(adapters.Handoff{Consumer: third, Stream: adapters.StreamRetry, Due: time.Now().Add(100 * time.Millisecond)})
 
 	// The ways out: the queue is somebody else's, or all is.
 	existing := open(t, b.rawURL, rabbitmq.Config{Prefix: b.cfg.Prefix, Topics: map[string]rabbitmq.Topic{
@@ -132,14 +132,14 @@ func TestClashingTopology(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.close(s) })
+	t.Cleanup(func() { b.Close(s) })
 	b.publish("", main, persistent("m"))
-	d := b.next(s)
-	b.giveBack(d)
-	if d = b.next(s); d.Count != 2 { // a classic queue does not count
+	d := b.Next(s)
+	b.Return(d)
+	if d = b.Next(s); d.Count != 2 { // a classic queue does not count
 		t.Errorf("count %d", d.Count)
 	}
-	b.ack(d)
+	b.Ack(d)
 }
 
 func TestVerifyOnly(t *testing.T) {
@@ -157,19 +157,19 @@ func TestVerifyOnly(t *testing.T) {
 	if b.exists(queueOf(adapters.StreamRetry, c)) {
 		t.Error("VerifyOnly declared a queue")
 	}
-	b.ensure(c)
+	b.Ensure(c)
 	s, err := v.Subscribe(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.close(s) })
+	t.Cleanup(func() { b.Close(s) })
 	b.publish(c.Topic, "", persistent("m"))
-	d := b.next(s)
+	d := b.Next(s)
 	if err := v.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(400 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
-	b.ack(d)
-	b.ack(b.next(s))
+	b.Ack(d)
+	b.Ack(b.Next(s))
 	for _, name := range []string{b.cfg.Prefix + ".delay.500ms", queueOf(adapters.StreamDeadLetter, c)} {
 		if err := b.deleteQueue(name); err != nil {
 			t.Fatal(err)
@@ -184,15 +184,15 @@ func TestTopicIsAQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{Topic: rabbitmq.Topic{Kind: rabbitmq.KindQueue}})
 	c := b.consumer(1)
-	if err := b.broker.Publisher().Publish(c.Topic, message.NewMessage("m", []byte("x"))); err == nil {
+	if err := b.Broker.Publisher().Publish(c.Topic, message.NewMessage("m", []byte("x"))); err == nil {
 		t.Error("a publish to a queue that does not exist was confirmed")
 	}
-	sub := b.subscribe(c)
-	if err := b.broker.Publisher().Publish(c.Topic, message.NewMessage("m", []byte("x"))); err != nil {
+	sub := b.Subscribe(c)
+	if err := b.Broker.Publisher().Publish(c.Topic, message.NewMessage("m", []byte("x"))); err != nil {
 		t.Fatal(err)
 	}
-	b.ack(b.next(sub))
-	if err := b.broker.Ensure(t.Context(), adapters.Consumer{Topic: c.Topic, Group: "second"}); err == nil {
+	b.Ack(b.Next(sub))
+	if err := b.Broker.Ensure(t.Context(), adapters.Consumer{Topic: c.Topic, Group: "second"}); err == nil {
 		t.Error("a queue has two groups")
 	}
 }
@@ -204,23 +204,23 @@ func TestTopicOfATopicExchange(t *testing.T) {
 	b := setup(t, rabbitmq.Config{Topic: topic})
 	c := b.consumer(1)
 	t.Cleanup(func() { b.drop(exchange); b.drop("billing-of-" + c.Topic) })
-	if err := b.broker.Publisher().Publish(c.Topic, message.NewMessage("nobody", nil)); err == nil {
+	if err := b.Broker.Publisher().Publish(c.Topic, message.NewMessage("nobody", nil)); err == nil {
 		t.Error("a mandatory publish that reached nobody was confirmed")
 	}
-	sub := b.subscribe(c)
-	if err := b.broker.Publisher().Publish(c.Topic, message.NewMessage("m", nil)); err != nil {
+	sub := b.Subscribe(c)
+	if err := b.Broker.Publisher().Publish(c.Topic, message.NewMessage("m", nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.publish(exchange, "order.paid", persistent("foreign"))
 	b.publish(exchange, "invoice.paid", persistent("not ours"))
 	for _, want := range []string{"m", "foreign"} {
-		d := b.next(sub)
+		d := b.Next(sub)
 		if d.ID != want {
 			t.Errorf("got %q, want %q", d.ID, want)
 		}
-		b.ack(d)
+		b.Ack(d)
 	}
-	b.quiet(sub, 50*time.Millisecond)
+	b.Quiet(sub, 50*time.Millisecond)
 }
 
 // A dead letter queue can be read as a topic: it is a queue, and not ours to
@@ -229,12 +229,12 @@ func TestDeadLetterQueueAsTopic(t *testing.T) {
 	t.Parallel()
 	b := setup(t, rabbitmq.Config{})
 	c := b.consumer(1)
-	b.ensure(c)
+	b.Ensure(c)
 	dead := b.consumerOf(queueOf(adapters.StreamDeadLetter, c), "triage", 1)
-	sub := b.subscribe(dead)
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
-	b.ack(b.next(sub))
-	b.ensure(c)
+	sub := b.Subscribe(dead)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "m"}})
+	b.Ack(b.Next(sub))
+	b.Ensure(c)
 }
 
 // The permissions that the package documentation states are enough, and
@@ -260,24 +260,24 @@ func TestPermissions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.close(s)
+		defer b.Close(s)
 		if err := broker.Publisher().Publish(c.Topic, message.NewMessage("m", nil)); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamSuspect} {
-				d := b.next(s)
+				d := b.Next(s)
 				if err := broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: stream, Record: d.Record, Due: time.Now().Add(200 * time.Millisecond)}); err != nil {
 					t.Fatal(err)
 				}
-				b.ack(d)
+				b.Ack(d)
 			}
 		}
-		d := b.next(s)
+		d := b.Next(s)
 		if err := broker.Handoff(t.Context(), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record}); err != nil {
 			t.Fatal(err)
 		}
-		b.ack(d)
+		b.Ack(d)
 		n := 0
 		if err := broker.Drain(t.Context(), queueOf(adapters.StreamDeadLetter, c), func(context.Context, adapters.Record) error { n++; return nil }); err != nil || n != 1 {
 			t.Errorf("drained %d: %v", n, err)

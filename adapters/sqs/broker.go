@@ -92,7 +92,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (*broker, erro
 }
 
 // newClient makes a client that does not retry for long: callers do that, and
-// know better how long.
+// know better how long. Hand-offs it does not retry at all.
 func newClient(ctx context.Context, cfg Config, at place) (*sqs.Client, error) {
 	var base aws.Config
 	switch {
@@ -202,10 +202,10 @@ func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 	}
 	o := outgoingOf(h)
 	if q.fifo() {
-		o.group = cmp.Or(o.group, o.id, "spillway")
+		o.group = cmp.Or(o.group, legalToken(o.id), "spillway")
 		o.dedup = handoffID(h)
 	}
-	if err := b.send(ctx, q, o, delay); err != nil {
+	if err := b.send(ctx, q, o, delay, once); err != nil {
 		return err
 	}
 	if h.Stream == adapters.StreamSuspect {

@@ -532,24 +532,20 @@ func TestLongestDelayInPlaceIsKept(t *testing.T) {
 				var logs bytes.Buffer
 				b.topic = "orders.fifo"
 				var failed time.Time
-				var waited time.Duration
 				p := b.run(spillway.Config{
 					Retry: adapters.RetryInPlace, Policy: policy.Policy{Backoff: constantly(11 * time.Hour)},
 					Logger: slog.New(slog.NewTextHandler(&logs, nil)),
 				}, func(*message.Message) error {
-					if failed.IsZero() {
-						time.Sleep(tc.handling)
-						failed = time.Now()
-						return failure.Transient(errors.New("down"))
-					}
-					waited = time.Since(failed)
-					return nil
+					time.Sleep(tc.handling)
+					failed = time.Now()
+					return failure.Transient(errors.New("down"))
 				})
 				b.publish(b.topic, "a", nil)
-				time.Sleep(20 * time.Hour)
+				time.Sleep(tc.handling + time.Minute)
 				p.stop()
-				if waited != tc.want {
-					t.Errorf("it came again after %s, want %s", waited, tc.want)
+				left := b.fake.Messages(b.topic)
+				if len(left) != 1 || left[0].Visible.Sub(failed) != tc.want {
+					t.Errorf("the queue holds %+v, want one message that is hidden until %s", left, failed.Add(tc.want))
 				}
 				if warned := strings.Contains(logs.String(), "comes again before it is due"); warned != tc.warns {
 					t.Errorf("warned: %v, log:\n%s", warned, logs.String())

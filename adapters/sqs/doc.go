@@ -99,7 +99,8 @@
 // behind them overtake. Without either a FIFO topic is refused at start.
 //
 // Publishing to a FIFO queue needs the metadata MessageGroupId. The deduplication
-// id is the metadata MessageDeduplicationId, or else follows from UUID and payload.
+// id is the metadata MessageDeduplicationId, which consumers do not see, for their
+// outputs would inherit it; or else it follows from UUID and payload.
 //
 // # Closing
 //

@@ -19,8 +19,12 @@ import (
 	"github.com/spillway-mq/spillway/envelope"
 )
 
+// once keeps the SDK from repeating a request of which nobody would hear: if the
+// first was carried out and only its answer is lost, there are two copies.
+func once(o *sqs.Options) { o.RetryMaxAttempts = 1 }
+
 // send writes one message. It returns nil after SQS has confirmed it.
-func (b *broker) send(ctx context.Context, q *queue, o outgoing, delay time.Duration) error {
+func (b *broker) send(ctx context.Context, q *queue, o outgoing, delay time.Duration, opts ...func(*sqs.Options)) error {
 	e := o.encode()
 	if size := e.size(); size > q.limit {
 		if err := b.tooLarge(ctx, q, size); err != nil {
@@ -48,7 +52,7 @@ func (b *broker) send(ctx context.Context, q *queue, o outgoing, delay time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	_, err := b.client.SendMessage(ctx, in)
+	_, err := b.client.SendMessage(ctx, in, opts...)
 	if isGone(err) {
 		b.queues.forget()
 		return err
@@ -144,6 +148,11 @@ func (p publisher) publish(topic string, msg *message.Message) error {
 	}
 	o := outgoing{id: msg.UUID, payload: msg.Payload}
 	for _, key := range slices.Sorted(maps.Keys(msg.Metadata)) {
+		if key == dedupMetadata && q.fifo() {
+			// It is said to the queue, and not to consumers: handlers copy metadata,
+			// and of outputs with one id FIFO queues drop all but the first.
+			continue
+		}
 		o.headers = append(o.headers, adapters.Header{Key: key, Value: []byte(msg.Metadata[key])})
 	}
 	o.group = msg.Metadata[groupMetadata]

@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -307,5 +308,20 @@ func outgoingOf(h adapters.Handoff) outgoing {
 	if m, ok := h.Record.Native.(*native); ok && m != nil {
 		o.trace = m.system(types.MessageSystemAttributeNameAWSTraceHeader)
 	}
+	// What was kept elsewhere may be of another broker, or be anything.
+	if !isLegalText(o.trace) {
+		o.trace = ""
+	}
+	o.group = legalToken(o.group)
 	return o
+}
+
+// legalToken is s, or a hash of it where SQS would not take it as a MessageGroupId:
+// what is equal stays together.
+func legalToken(s string) string {
+	if len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return idOf(sum[:])
 }

@@ -304,8 +304,14 @@ func (s *subscription) release(h held, stream string) {
 // so that its count means crashes, and not restarts.
 func (s *subscription) giveBack(ctx context.Context, h held, stream string, after time.Duration) error {
 	anew := stream == s.b.names.Of(adapters.StreamSuspect, s.c) || h.m.count() >= s.b.cfg.MaxReceiveCount/2 && !s.countMatters(stream)
-	if anew && h.lease.end() && s.rewrite(ctx, h, stream, after) == nil {
-		return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
+	if anew && h.lease.end() {
+		switch err := s.rewrite(ctx, h, stream, after); {
+		case err == nil:
+			return h.lease.delete(ctx) // if it fails, it comes again, beside its copy
+		case !errors.Is(err, errKept):
+			s.b.logger.Warn("a message that goes back could not be written anew, or is there twice", "topic", s.c.Topic, "group", s.c.Group,
+				"stream", stream, "delivery_count", h.m.count(), "error", err)
+		}
 	}
 	return h.lease.release(ctx, after)
 }
@@ -325,7 +331,7 @@ func (s *subscription) rewrite(ctx context.Context, h held, stream string, after
 	if err != nil || h.lease.q.fifo() { // whose order would be lost
 		return errKept
 	}
-	return s.b.send(ctx, h.lease.q, outgoingOf(again(s.c, adapters.StreamRetry, r)), after)
+	return s.b.send(ctx, h.lease.q, outgoingOf(again(s.c, adapters.StreamRetry, r)), after, once)
 }
 
 const (
@@ -429,13 +435,20 @@ func (x *settler) giveBack(ctx context.Context, d *adapters.Delivery) error {
 		return x.s.giveBack(ctx, x.held, x.stream, x.backoff())
 	}
 	// What SQS counts of this is an attempt, and the place is to be kept.
+	if !x.held.lease.end() {
+		return nil // it is back already
+	}
 	wait := time.Until(due)
 	longest := x.held.lease.longest(wait)
-	if longest < wait-time.Second {
-		x.s.b.logger.Warn("a message comes again before it is due, and that is an attempt: its handler took too much of the 12 hours for which SQS hides a message",
-			"topic", x.s.c.Topic, "group", x.s.c.Group, "message_uuid", d.ID, "delay", longest, "wanted", wait)
+	err := x.held.lease.hide(ctx, longest, x.s.b.cfg.RequestTimeout)
+	if refused := isLost(err); refused || longest < wait-time.Second {
+		x.s.b.logger.Warn("a message comes again before it is due, and that is an attempt: SQS hides it for 12 hours from its receive at most, handling included",
+			"topic", x.s.c.Topic, "group", x.s.c.Group, "message_uuid", d.ID, "delivery_count", d.Count, "delay", longest, "wanted", wait, "error", err)
+		if refused {
+			return nil
+		}
 	}
-	return x.held.lease.release(ctx, longest)
+	return err
 }
 
 const (

@@ -69,7 +69,7 @@ func (l *ledger) refused(id string) {
 }
 
 // outcome is a hook.
-func (l *ledger) outcome(_ context.Context, o middleware.OutcomeInfo) {
+func (l *ledger) outcome(_ context.Context, o *middleware.OutcomeInfo) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -347,7 +347,7 @@ func (k *onKafka) measureWaiting(ctx context.Context, on kafka.Config) (held int
 	before := heapInUse()
 	var retried atomic.Int64
 	done := make(chan struct{})
-	cfg := benchConfig(middleware.Hooks{OnOutcome: func(_ context.Context, o middleware.OutcomeInfo) {
+	cfg := benchConfig(middleware.Hooks{OnOutcome: func(_ context.Context, o *middleware.OutcomeInfo) {
 		if o.Outcome == middleware.OutcomeRetried && retried.Add(1) == waitingInRetry {
 			close(done)
 		}

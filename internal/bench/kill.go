@@ -38,7 +38,7 @@ type ledger struct {
 	changed   chan struct{} // one slot
 }
 
-func (l *ledger) onOutcome(_ context.Context, o middleware.OutcomeInfo) {
+func (l *ledger) onOutcome(_ context.Context, o *middleware.OutcomeInfo) {
 	l.mu.Lock()
 	switch o.Outcome {
 	case middleware.OutcomeRetried:

@@ -46,7 +46,7 @@ type lates struct {
 	values   []time.Duration
 }
 
-func (l *lates) onStart(_ context.Context, s middleware.StartInfo) {
+func (l *lates) onStart(_ context.Context, s *middleware.StartInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !s.DueAt.IsZero() && s.DueAt.After(l.from) && s.DueAt.Before(l.to) {

@@ -27,7 +27,7 @@ func main() {
 	var q onSQS
 	var tr triaging
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
-	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, sqs, throughput, collect-rabbitmq, lateness, kill, kafka-success, kafka, kafka-memory")
+	only := flag.String("only", "", "measure only these, separated by commas: chain, memory, signature, triage, collect, sqs, collect-sqs, throughput, collect-rabbitmq, lateness, kill, kafka-success, kafka, kafka-memory")
 	flag.IntVar(&m.messages, "messages", 10_000, "memory: messages of one run")
 	flag.IntVar(&m.rounds, "rounds", 4, "memory: runs of each kind, taken in turns")
 	flag.IntVar(&tr.messages, "dead-letters", 1_000_000, "triage: dead letters in the file")
@@ -43,6 +43,7 @@ func main() {
 	flag.IntVar(&k.messages, "kafka-messages", 100_000, "Kafka: messages of one run of handlers that do nothing")
 	flag.IntVar(&k.rounds, "kafka-rounds", 3, "Kafka: runs of each kind, taken in turns")
 	flag.IntVar(&q.messages, "sqs-messages", 1_000, "SQS: messages of one run")
+	flag.IntVar(&q.letters, "sqs-collect", 4_000, "SQS: dead letters that are collected in one run")
 	flag.IntVar(&q.rounds, "sqs-rounds", 5, "SQS: runs of each kind, taken in turns")
 	flag.Parse()
 	k.url, k.work = os.Getenv("SPILLWAY_TEST_KAFKA"), r.work
@@ -72,7 +73,7 @@ func main() {
 	sections := []section{{"chain", chainCost}, {"memory", m.throughput}, {"signature", tr.signatures}, {"triage", tr.onePass},
 		{"collect", collecting{name: "memory", messages: r.collect, rounds: 3, target: true, open: deadInMemory}.measure}}
 	if q.url != "" {
-		sections = append(sections, section{"sqs", q.measure})
+		sections = append(sections, q.sections()...)
 	}
 	if r.url != "" {
 		sections = append(sections, r.sections()...)

@@ -79,8 +79,8 @@ func benchConfig(hooks middleware.Hooks) spillway.Config {
 	}
 }
 
-func onEnd(ended func()) func(context.Context, middleware.OutcomeInfo) {
-	return func(_ context.Context, o middleware.OutcomeInfo) {
+func onEnd(ended func()) func(context.Context, *middleware.OutcomeInfo) {
+	return func(_ context.Context, o *middleware.OutcomeInfo) {
 		if o.Outcome == middleware.OutcomeProcessed || o.Outcome == middleware.OutcomeDeadLettered {
 			ended()
 		}

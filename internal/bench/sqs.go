@@ -32,23 +32,37 @@ type onSQS struct {
 	url      string
 	messages int
 	rounds   int
+	letters  int // dead letters that are collected
 
 	web    *http.Client
 	client *sqsapi.Client
 }
 
-func (q *onSQS) measure(ctx context.Context, t *table) {
+func (q *onSQS) sections() []section {
+	return []section{{"sqs", q.measure}, {"collect-sqs", q.collect}}
+}
+
+// connect makes the clients. The host is that of the server.
+func (q *onSQS) connect() (host string, end func(), err error) {
 	u, err := url.Parse(q.url)
 	if err != nil || u.Host == "" {
-		t.fail("SQS", errors.New("SPILLWAY_TEST_SQS is not the URL of a server"))
-		return
+		return "", nil, errors.New("SPILLWAY_TEST_SQS is not the URL of a server")
 	}
 	// As many connections as there are slots, for both sides.
 	transport := &http.Transport{MaxIdleConnsPerHost: 4 * concurrency}
-	defer transport.CloseIdleConnections()
 	q.web = &http.Client{Transport: transport}
 	q.client = sqsapi.NewFromConfig(q.config(), endpoint(u.Host))
-	if err := q.throughput(ctx, t, u.Host); err != nil {
+	return u.Host, transport.CloseIdleConnections, nil
+}
+
+func (q *onSQS) measure(ctx context.Context, t *table) {
+	host, end, err := q.connect()
+	if err != nil {
+		t.fail("SQS", err)
+		return
+	}
+	defer end()
+	if err := q.throughput(ctx, t, host); err != nil {
 		t.fail("SQS: throughput", err)
 	}
 	if err := q.hops(ctx, t); err != nil {
@@ -298,4 +312,69 @@ func (c *counter) Do(r *http.Request) (*http.Response, error) {
 		c.mu.Unlock()
 	}
 	return res, nil
+}
+
+// collect measures how fast dead letters get into an inventory, and how many
+// requests that takes.
+func (q *onSQS) collect(ctx context.Context, t *table) {
+	_, end, err := q.connect()
+	if err != nil {
+		t.fail("SQS: collect", err)
+		return
+	}
+	defer end()
+	reading := &counter{next: q.web}
+	all := 0
+	collecting{name: "SQS", messages: q.letters, rounds: 3, open: func(ctx context.Context, stream string, messages int) (adapters.Broker, func() error, error) {
+		all += messages
+		return q.dead(ctx, stream, messages, reading)
+	}}.measure(ctx, t)
+	t.note("SQS: requests that collecting a dead letter takes", "%.2f (%d of %d)", float64(reading.n)/float64(max(all, 1)), reading.n, all)
+}
+
+// dead is collecting's open for SQS. What the broker asks for goes through web.
+func (q *onSQS) dead(ctx context.Context, stream string, messages int, web doer) (adapters.Broker, func() error, error) {
+	u, err := url.Parse(q.url)
+	if err != nil {
+		return nil, nil, err
+	}
+	topic, _, _ := strings.Cut(stream, "."+group+".")
+	c := adapters.Consumer{Topic: topic, Group: group, Concurrency: 1}
+	end := stops{func() error { return q.drop(topic) }}
+	open := func(web doer) (adapters.Broker, error) {
+		b, err := sqs.OpenerWith(sqs.Config{HTTPClient: web}).Open(ctx, adapters.OpenParams{URL: u})
+		if err == nil {
+			end = append(end, func() error { return b.Close(context.WithoutCancel(ctx)) })
+		}
+		return b, err
+	}
+	fail := func(err error) (adapters.Broker, func() error, error) { return nil, nil, errors.Join(err, end.all()) }
+	filling, err := open(q.web)
+	if err == nil {
+		err = filling.Ensure(ctx, c)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, concurrency)
+	for w := range errs {
+		wg.Go(func() {
+			for i := w; i < messages && errs[w] == nil; i += concurrency {
+				r, s := dead(stream, i)
+				s.Broker = "sqs"
+				pairs, _ := s.Pairs(0)
+				errs[w] = filling.Handoff(ctx, adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: r, State: pairs})
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fail(err)
+	}
+	broker, err := open(web)
+	if err != nil {
+		return fail(err)
+	}
+	return broker, end.all, nil
 }

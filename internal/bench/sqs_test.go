@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	sqsapi "github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake"
 )
 
@@ -41,6 +43,35 @@ func TestSuccessPathOfSQSInVirtualTime(t *testing.T) {
 	if ours < 0.95*bare {
 		t.Errorf("%.2f of the bare router's rate, want at least 0.95", ours/bare)
 	}
+}
+
+// TestCollectOfSQSCostsAFifthOfARequest: ten dead letters are received with one
+// request and deleted with one, whatever the machine.
+func TestCollectOfSQSCostsAFifthOfARequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := sqsfake.New(sqsfake.Config{})
+		defer fake.Close()
+		q := &onSQS{url: "sqs://fake?region=us-east-1", web: &http.Client{Transport: slow{fake}}}
+		q.client = sqsapi.NewFromConfig(q.config(), endpoint("fake"))
+		reading := &counter{next: q.web}
+		const stream, letters = "bench-1.bench.dlq", 1000
+		b, end, err := q.dead(t.Context(), stream, letters, reading)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		err = b.(adapters.BatchDrainer).DrainBatch(t.Context(), stream, 200, func(_ context.Context, batch []adapters.Record) error {
+			got += len(batch)
+			return nil
+		})
+		if err := errors.Join(err, end()); err != nil || got != letters {
+			t.Fatalf("%d read: %v", got, err)
+		}
+		if reading.n != letters/5 {
+			t.Errorf("%d requests for %d dead letters, want %d", reading.n, letters, letters/5)
+		}
+	})
 }
 
 // slow is a service whose answers take 30 ms.

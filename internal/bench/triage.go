@@ -15,11 +15,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/failure"
+	"github.com/spillway-mq/spillway/internal/cputime"
 	"github.com/spillway-mq/spillway/triage"
 	"github.com/spillway-mq/spillway/triage/signature"
 )
@@ -58,15 +58,18 @@ func (t triaging) signatures(_ context.Context, out *table) {
 		texts[i] = deadLetter(i).Failure.Message
 		size += len(texts[i])
 	}
+	// In processor time, and the least of some: what else the machine does only
+	// adds.
 	perText := func(f func(string)) float64 {
+		const n = 50_000
 		best := 0.0
-		for range 3 { // the fastest: whatever else the machine does only adds
-			r := testing.Benchmark(func(b *testing.B) {
-				for i := 0; b.Loop(); i++ {
+		for range 7 {
+			spent := busy(func() {
+				for i := range n {
 					f(texts[i%len(texts)])
 				}
 			})
-			if ns := float64(r.T.Nanoseconds()) / float64(r.N); best == 0 || ns < best {
+			if ns := float64(spent.Nanoseconds()) / n; best == 0 || ns < best {
 				best = ns
 			}
 		}
@@ -74,11 +77,24 @@ func (t triaging) signatures(_ context.Context, out *table) {
 	}
 	ours := perText(func(s string) { signature.Of(s) })
 	theirs := perText(func(s string) { naive(s) })
-	out.check(fmt.Sprintf("signature of a text of %d bytes", size/len(texts)), ours < 3000, "< 3 µs", "%.2f µs", ours/1000)
+	out.check(fmt.Sprintf("signature of a text of %d bytes", size/len(texts)), ours < 3000, "< 3 µs of processor", "%.2f µs", ours/1000)
 	out.note("  three regular expressions on the same texts", "%.2f µs, %.1f times as long", theirs/1000, theirs/ours)
 }
 
-// onePass runs both programs on the same file, each in a process of its own.
+// busy is how much processor time do takes, or time where that is not known.
+func busy(do func()) time.Duration {
+	began, spent := time.Now(), cputime.Spent()
+	do()
+	if spent = cputime.Spent() - spent; spent > 0 {
+		return spent
+	}
+	return time.Since(began)
+}
+
+// onePass runs both programs on the same file, each in a process of its own. They
+// are compared by the processor time that they take, of which ours, being at
+// work on all processors, has twice as much on two: what else the machine does
+// meanwhile must not decide.
 func (t triaging) onePass(ctx context.Context, out *table) {
 	const what = "triage of a file of dead letters"
 	dir, err := os.MkdirTemp("", "spillway-bench")
@@ -94,7 +110,8 @@ func (t triaging) onePass(ctx context.Context, out *table) {
 	}
 	var peaks [2]int64
 	var groups [2]int
-	program := func(i int, name string) func() (float64, error) {
+	var walls [2]float64
+	program := func(i int, name string, processors float64) func() (float64, error) {
 		return func() (float64, error) {
 			r, err := t.process(ctx, name, file)
 			if err != nil {
@@ -104,17 +121,19 @@ func (t triaging) onePass(ctx context.Context, out *table) {
 				return 0, fmt.Errorf("%s counted %d messages of %d", name, r.Messages, t.messages)
 			}
 			peaks[i], groups[i] = max(peaks[i], r.Peak), r.Groups
-			return float64(r.Messages) / r.Seconds, nil
+			walls[i] = max(walls[i], float64(r.Messages)/r.Seconds)
+			return float64(r.Messages) * processors / r.Busy, nil
 		}
 	}
-	rates, err := inTurns(t.rounds, program(0, "ours"), program(1, "naive"))
+	rates, err := inTurns(t.rounds, program(0, "ours", 2), program(1, "naive", 1))
 	if err != nil {
 		out.fail(what, err)
 		return
 	}
 	ratio := rates.ratio(0, 1)
-	out.check(fmt.Sprintf("triage of %d dead letters, of the naive method", t.messages), ratio >= 4, "≥ 4 times",
+	out.check(fmt.Sprintf("triage of %d dead letters on two processors, of the naive method", t.messages), ratio >= 4, "≥ 4 times",
 		"%.1f times (%.0f of %.0f msg/s)", ratio, rates.median(0), rates.median(1))
+	out.note("  as it went, beside all else", "%.1f times (%.0f of %.0f msg/s)", walls[0]/walls[1], walls[0], walls[1])
 	if peaks[0] > 0 {
 		out.check("  memory", peaks[0] <= 100<<20, "≤ 100 MiB", "%d MiB, naive %d MiB", peaks[0]>>20, peaks[1]>>20)
 	}
@@ -126,7 +145,8 @@ type passResult struct {
 	Messages int64
 	Groups   int
 	Seconds  float64
-	Peak     int64 // of resident memory, in bytes; zero if the system does not tell
+	Busy     float64 // seconds of processor time; as Seconds if the system does not tell
+	Peak     int64   // of resident memory, in bytes; zero if the system does not tell
 }
 
 func (t triaging) process(ctx context.Context, name, file string) (passResult, error) {
@@ -151,7 +171,7 @@ func (t triaging) child(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	start := time.Now()
+	start, spent := time.Now(), cputime.Spent()
 	var r passResult
 	switch t.run {
 	case "ours":
@@ -170,6 +190,9 @@ func (t triaging) child(ctx context.Context) error {
 		return err
 	}
 	r.Seconds, r.Peak = time.Since(start).Seconds(), peakMemory()
+	if r.Busy = (cputime.Spent() - spent).Seconds(); r.Busy <= 0 {
+		r.Busy = r.Seconds
+	}
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/adapters"
 	"github.com/spillway-mq/spillway/config"
 	"github.com/spillway-mq/spillway/inventory"
+	"github.com/spillway-mq/spillway/triage"
 )
 
 func collectVerb() verb {
@@ -114,7 +115,8 @@ func collectInto(ctx context.Context, c *call, cfg *config.Config, s *inventory.
 	told := time.Duration(0)
 	p, err := s.Collect(ctx, broker, inventory.CollectConfig{
 		Streams: streams, Names: cfg.Spillway.Names, Redactor: redact, Batch: f.batch, Follow: f.follow, Peek: f.peek, LeaveOut: f.leaveOut,
-		Author: who, Logger: cfg.Spillway.Logger,
+		NewSignatures: cfg.Triage.MaxSignatures,
+		Author:        who, Logger: cfg.Spillway.Logger,
 		Progress: func(p inventory.Progress) {
 			if p.Elapsed-told >= tellEvery {
 				told = p.Elapsed
@@ -180,12 +182,13 @@ type (
 		Duplicates  int    `json:"duplicates"`
 		Quarantined int    `json:"quarantined"`
 		Unknown     int64  `json:"unknown"`             // in no form that is known: of class unknown
+		Overflowed  int    `json:"overflowed"`          // in groups named (overflow)
 		Remaining   *int64 `json:"remaining,omitempty"` // where the broker says
 	}
 )
 
 func describeStream(p inventory.StreamProgress) streamJSON {
-	d := streamJSON{Stream: p.Stream, Read: p.Read, New: p.New, Duplicates: p.Duplicates, Quarantined: p.Quarantined, Unknown: p.Unknown}
+	d := streamJSON{Stream: p.Stream, Read: p.Read, New: p.New, Duplicates: p.Duplicates, Quarantined: p.Quarantined, Unknown: p.Unknown, Overflowed: p.Overflowed}
 	if p.Remaining >= 0 {
 		d.Remaining = &p.Remaining
 	}
@@ -221,6 +224,9 @@ func printCollected(c *call, p inventory.Progress, peek bool) error {
 	}
 	if n := p.Total().Unknown; n > 0 {
 		fmt.Fprintf(c.out, "%s in no form that is known: see class unknown of spillway triage\n", count(int(n), "record"))
+	}
+	if n := p.Total().Overflowed; n > 0 {
+		fmt.Fprintf(c.out, "%s in groups named %s: more new signatures of a consumer in an hour than triage.maxSignatures\n", count(n, "record"), triage.Overflow)
 	}
 	if n := p.Total().Quarantined; n > 0 {
 		fmt.Fprintf(c.out, "%s could not be stored as dead letters: spillway quarantine list\n", count(n, "record"))

@@ -160,12 +160,20 @@ func decide(ctx context.Context, c *call, d *inventory.Decision, do func(*invent
 			what = "would be "
 		}
 		if done.Action != inventory.ActionMute {
-			_, err = fmt.Fprintf(c.out, "%s: %s dead letters %s%s\n", done.Group, number(done.Affected), what, clean(done.String()))
+			_, err = fmt.Fprintf(c.out, "%s: %s %s%s\n", done.Group, deadLetters(done.Affected), what, clean(done.String()))
 		} else {
 			_, err = fmt.Fprintf(c.out, "%s: %s%s\n", done.Group, what, clean(done.String()))
 		}
 		return err
 	})
+}
+
+// deadLetters is a number of them.
+func deadLetters(n int64) string {
+	if n == 1 {
+		return "1 dead letter"
+	}
+	return number(n) + " dead letters"
 }
 
 // dispositionJSON is a decision as JSON. Its names are stable.

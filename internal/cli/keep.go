@@ -191,11 +191,11 @@ func runRetention(ctx context.Context, c *call, dry bool) error {
 		if c.output == "json" {
 			return c.json(map[string]any{"dryRun": dry, "expired": swept.Expired, "purged": swept.Purged})
 		}
-		were := "were"
+		would := ""
 		if dry {
-			were = "would be"
+			would = "would be "
 		}
-		_, err = fmt.Fprintf(c.out, "%s open dead letters %s closed as expired and purged, %s closed ones purged\n", number(swept.Expired), were, number(swept.Purged))
+		_, err = fmt.Fprintf(c.out, "%sclosed as expired and purged: %s; purged of those closed before: %s\n", would, deadLetters(swept.Expired), number(swept.Purged))
 		return err
 	})
 }

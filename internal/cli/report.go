@@ -19,8 +19,8 @@ func reportVerb() verb {
 	return verb{
 		name:    "report",
 		summary: "print what an owner of dead letter streams should look at, on one page",
-		detail: `For the weekly review: what needs a decision, what is new, what came back, what is
-oldest, and what was decided, of the streams that the configuration gives to the
+		detail: `For the weekly review: what needs a decision, of which what came back and what is
+new comes first, what is oldest, and what was decided, of the streams that the configuration gives to the
 owner. It fits a review of fifteen minutes; spillway triage has the rest.`,
 		examples: []string{
 			"spillway report --owner team-billing --since 7d",
@@ -239,7 +239,7 @@ func printReport(c *call, r reportJSON, f form) error {
 		b.WriteString(clean(head) + "\n")
 	}
 	facts := []string{
-		fmt.Sprintf("%s arrived, %s are open, in %s", number(r.Arrived), number(r.Open), count(len(r.Needs)+len(r.Quiet), "group")),
+		fmt.Sprintf("%s arrived, %s open, in %s, of which %d need a decision", number(r.Arrived), number(r.Open), count(len(r.Needs)+len(r.Quiet), "group"), len(r.Needs)),
 	}
 	if r.Oldest != nil {
 		facts = append(facts, fmt.Sprintf("the oldest has waited for %s: %s", triage.Span(r.Until.Sub(*r.Oldest.Oldest)), r.Oldest.Group))
@@ -248,6 +248,9 @@ func printReport(c *call, r reportJSON, f form) error {
 		facts = append(facts, fmt.Sprintf("%s could not be stored as dead letters: spillway quarantine list", number(r.Quarantined)))
 	}
 	facts = append(facts, "streams: "+strings.Join(r.Streams, ", "))
+	if len(r.Needs) == 1 {
+		facts[0] = strings.Replace(facts[0], "1 need a", "1 needs a", 1)
+	}
 	for _, fact := range facts {
 		b.WriteString(f.item(clean(fact)))
 	}
@@ -263,15 +266,21 @@ func printReport(c *call, r reportJSON, f form) error {
 			b.WriteString(f.more(more))
 		}
 	}
-	var needs, fresh, recurring, quiet, decided []string
+	// On the page each group stands once: what is back, what is new, the rest.
+	var recurring, fresh, older, quiet, decided []string
 	for _, row := range r.Needs {
-		needs = append(needs, row.line()+"; "+row.Verdict+". "+row.Suggestion)
-	}
-	for _, row := range r.New {
-		fresh = append(fresh, row.line())
-	}
-	for _, row := range r.Recurring {
-		recurring = append(recurring, row.line()+"; "+row.Previous)
+		line := row.line() + "; " + row.Verdict + ". " + row.Suggestion
+		switch {
+		case row.State == triage.Recurring:
+			if row.Previous != "" {
+				line += " Before: " + row.Previous + "."
+			}
+			recurring = append(recurring, line)
+		case slices.ContainsFunc(r.New, func(n reportRow) bool { return n.Group == row.Group }):
+			fresh = append(fresh, line)
+		default:
+			older = append(older, line)
+		}
 	}
 	for _, row := range r.Quiet {
 		quiet = append(quiet, string(row.State)+": "+row.line())
@@ -287,12 +296,12 @@ func printReport(c *call, r reportJSON, f form) error {
 		}
 		decided = append(decided, line)
 	}
-	part("needs a decision", needs)
-	part("new", fresh)
-	part("recurring", recurring)
+	part("recurring, and needs a decision", recurring)
+	part("new, and needs a decision", fresh)
+	part("older, and needs a decision", older)
 	part("muted or residue, which raises no alarm", quiet)
 	part("decided", decided)
-	if len(needs) == 0 {
+	if len(r.Needs) == 0 {
 		b.WriteString(f.title("nothing needs a decision"))
 	}
 	_, err := fmt.Fprint(c.out, b.String())
@@ -300,5 +309,5 @@ func printReport(c *call, r reportJSON, f form) error {
 }
 
 func (row reportRow) line() string {
-	return fmt.Sprintf("%s  %s open, %s arrived: %s, %s %s: %s", row.Group, number(row.Open), number(row.Arrived), row.Class, row.Consumer, row.Version, shorten(row.Signature, 70))
+	return fmt.Sprintf("%s  %s open, %s arrived: %s, %s: %s", row.Group, number(row.Open), number(row.Arrived), row.Class, strings.TrimSpace(row.Consumer+" "+row.Version), shorten(row.Signature, 70))
 }

@@ -44,7 +44,7 @@ jsonl show all of them in a form that is stable.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
 			var o triageOptions
 			fs.StringVar(&o.input, "input", "", "a `FILE` of JSON lines, or - for the standard input; default the inventory")
-			fs.Func("now", "the `TIME`, in RFC 3339, that counts as the present; the clock's, or the latest failure's if that is later", func(s string) (err error) {
+			fs.Func("now", "the `TIME`, in RFC 3339, that counts as the present; the clock's, or the latest failure's if that is up to a day later", func(s string) (err error) {
 				o.now, err = time.Parse(time.RFC3339, s)
 				return err
 			})
@@ -131,7 +131,7 @@ func printTriage(ctx context.Context, c *call, cfg *config.Config, o triageOptio
 		return fmt.Errorf("read %s: %w", inputName(o.input), err)
 	}
 	if o.now.IsZero() {
-		o.now = present(pass.Groups)
+		o.now = triage.Present(pass.Groups)
 	}
 	report := triage.NewReport(pass.Groups, triage.Options{
 		Now: o.now, Thresholds: o.thresholds, Redact: redactor.Text,
@@ -166,9 +166,16 @@ func triageInventory(ctx context.Context, c *call, o triageOptions) error {
 		if err != nil {
 			return err
 		}
-		if err := writeReport(c, o, new(triage.Pass), t.Report); err != nil {
+		pass := new(triage.Pass)
+		for _, g := range t.Report.Groups {
+			if g.Signature == triage.Overflow {
+				pass.Overflowed += g.Count
+			}
+		}
+		if err := writeReport(c, o, pass, t.Report); err != nil {
 			return err
 		}
+		notes(c.Stderr, pass, c.output != "table")
 		if err := tellStale(ctx, c.Stderr, s); err != nil {
 			return err
 		}
@@ -193,18 +200,6 @@ func writeReport(c *call, o triageOptions, pass *triage.Pass, report triage.Repo
 		printGroups(c, o, pass, report)
 	}
 	return nil
-}
-
-// present is the clock's time, or that of the latest failure if the clock is
-// behind it.
-func present(groups []*triage.Aggregate) time.Time {
-	now := time.Now()
-	for _, a := range groups {
-		if a.LastFailed.After(now) {
-			now = a.LastFailed
-		}
-	}
-	return now
 }
 
 func inputName(input string) string {

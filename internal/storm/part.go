@@ -115,7 +115,7 @@ func (p Part) loggerOf(e env) *slog.Logger {
 
 func (p Part) consume(ctx context.Context, e env, l *Ledger) error {
 	sw, err := p.open(ctx, e, l, middleware.Hooks{
-		OnOutcome: func(ctx context.Context, o middleware.OutcomeInfo) {
+		OnOutcome: func(ctx context.Context, o *middleware.OutcomeInfo) {
 			ev := stepOf(ctx).event(Outcome)
 			ev.Note = string(o.Outcome)
 			if o.Reason != "" {

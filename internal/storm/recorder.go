@@ -2,6 +2,7 @@ package storm
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,22 +56,40 @@ func (r *recorder) Subscribe(ctx context.Context, c adapters.Consumer) (adapters
 	if err != nil {
 		return nil, err
 	}
-	s := &recordedSubscription{Subscription: inner, out: make(chan *adapters.Delivery)}
+	s := &recordedSubscription{
+		Subscription: inner, out: make(chan *adapters.Delivery), closed: make(chan struct{}), ended: make(chan struct{}),
+	}
 	go func() {
+		defer close(s.ended)
 		defer close(s.out)
 		for d := range inner.Deliveries() {
 			r.delivered(d)
-			s.out <- d
+			select {
+			case s.out <- d:
+			case <-s.closed: // and nobody reads any more: the broker has it back
+			}
 		}
 	}()
 	return s, nil
 }
 
-// recordedSubscription hands on what was written down. The subscriber of the
-// facade reads until its channel is closed, also while it closes.
+// recordedSubscription hands on what was written down.
 type recordedSubscription struct {
 	adapters.Subscription
-	out chan *adapters.Delivery
+	out    chan *adapters.Delivery
+	once   sync.Once
+	closed chan struct{}
+	ended  chan struct{} // nothing is written down any more
+}
+
+func (s *recordedSubscription) Close(ctx context.Context) error {
+	err := s.Subscription.Close(ctx)
+	s.once.Do(func() { close(s.closed) })
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+	return err
 }
 
 func (s *recordedSubscription) Deliveries() <-chan *adapters.Delivery { return s.out }

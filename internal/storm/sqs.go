@@ -61,8 +61,9 @@ func (t *sqsTarget) Via(addr string) string {
 	return via.String() + sqsOptions
 }
 
-// Opener has an SDK that sends a message once. By default it repeats a request
+// Opener has an SDK that sends a message once. By default it repeats a publish
 // that got no answer, and the second copy that this may make is in no ledger.
+// Hand-offs the adapter itself sends once.
 func (t *sqsTarget) Opener() adapters.Opener {
 	return sqs.OpenerWith(sqs.Config{HTTPClient: sendsOnce{&http.Client{Timeout: 15 * time.Second}}})
 }

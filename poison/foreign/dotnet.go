@@ -62,13 +62,14 @@ func firstOf(types string) string {
 	return strings.TrimSpace(types)
 }
 
-// parseTime returns the zero time for a text that is none.
+// parseTime returns the zero time for a text that is none, or that is one which
+// RFC 3339 cannot write in UTC.
 func parseTime(layout, s string) time.Time {
 	t, err := time.Parse(layout, s)
-	if err != nil {
+	if t = t.UTC(); err != nil || t.Year() < 1 || t.Year() > 9999 {
 		return time.Time{}
 	}
-	return t.UTC()
+	return t
 }
 
 // wireTime reads yyyy-MM-dd HH:mm:ss:ffffff Z, in which a colon stands before

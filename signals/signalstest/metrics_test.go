@@ -80,7 +80,7 @@ func (w *world) message() middleware.MessageInfo {
 }
 
 func (w *world) start(m middleware.MessageInfo) {
-	w.hooks.OnStart(context.Background(), middleware.StartInfo{MessageInfo: m, At: time.Now()})
+	w.hooks.OnStart(context.Background(), &middleware.StartInfo{MessageInfo: m, At: time.Now()})
 }
 
 // end completes a delivery with an outcome.
@@ -92,7 +92,7 @@ func (w *world) end(m middleware.MessageInfo, o middleware.Outcome) {
 	case middleware.OutcomeRetried, middleware.OutcomeParked:
 		info.Failure.Class = failure.ClassDependencyUnavailable
 	}
-	w.hooks.OnOutcome(context.Background(), info)
+	w.hooks.OnOutcome(context.Background(), &info)
 }
 
 // deliver makes n deliveries end with an outcome.
@@ -269,7 +269,7 @@ func TestHandoffFailingAlert(t *testing.T) {
 		w.live(time.Minute, nil)
 		w.expect("the handler runs", "SpillwayHandoffFailing", none())
 		fail := func() {
-			w.hooks.OnHandoffFailure(context.Background(), middleware.HandoffFailureInfo{
+			w.hooks.OnHandoffFailure(context.Background(), &middleware.HandoffFailureInfo{
 				MessageInfo: m, To: adapters.StreamRetry, Tries: 1, Err: errors.New("broker is away"),
 			})
 		}
@@ -306,7 +306,7 @@ func TestRetryWindowFullAlert(t *testing.T) {
 	run(t, func(w *world) {
 		c := adapters.Consumer{Topic: "orders", Group: "billing"}
 		windows := []adapters.Window{{Consumer: c, Stream: adapters.StreamMain, Fill: 1}, {Consumer: c, Stream: adapters.StreamRetry, Fill: .999}}
-		w.hooks.OnOpen(context.Background(), middleware.OpenInfo{Windows: func() []adapters.Window { return windows }})
+		w.hooks.OnOpen(context.Background(), &middleware.OpenInfo{Windows: func() []adapters.Window { return windows }})
 		w.live(15*time.Second, nil)
 		w.expect("there is room", "SpillwayRetryWindowFull", none())
 		windows[1].Fill = 1
@@ -348,7 +348,7 @@ func TestLatenessQuery(t *testing.T) {
 			for range 20 {
 				m := w.message()
 				m.Stream = adapters.StreamRetry
-				w.hooks.OnStart(context.Background(), middleware.StartInfo{
+				w.hooks.OnStart(context.Background(), &middleware.StartInfo{
 					MessageInfo: m, At: time.Now(), DueAt: time.Now().Add(-80 * time.Millisecond),
 				})
 				w.end(m, middleware.OutcomeProcessed)

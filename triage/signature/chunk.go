@@ -61,7 +61,7 @@ func (s *scanner) textual() bool {
 			return s.windowsPath()
 		}
 		if j-i <= 4 && isHexDigit(b[i]) {
-			if end := ip6At(b, i); end > i {
+			if end := addrAt(b, i); end > i {
 				s.put(end, phAddr, "address")
 				return true
 			}

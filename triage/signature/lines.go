@@ -2,6 +2,8 @@ package signature
 
 import (
 	"bytes"
+	"encoding/binary"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,18 +22,11 @@ const (
 // prepare returns, in buf, what of a text is looked at, as one line of valid
 // UTF-8: without colours, stack traces and control characters.
 func prepare(buf []byte, text string) []byte {
-	text = firstRunes(text)
+	text = unquoted(firstRunes(text))
+	if buf = append(buf[:0], text...); isPlain(buf) {
+		return buf
+	}
 	buf = buf[:0]
-	plain := true
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return append(buf, text...)
-	}
 
 	lines := 0
 	traceback := false
@@ -64,6 +59,37 @@ func prepare(buf []byte, text string) []byte {
 	}
 	return buf
 }
+
+// isPlain reports whether b is a line of printable ASCII. It looks at eight bytes
+// at once.
+func isPlain(b []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; len(b) >= 8; b = b[8:] {
+		w := binary.LittleEndian.Uint64(b)
+		// A high bit is set by a byte below the blank, by one above the tilde, or
+		// was there before.
+		if (w|(w-ones*' ')|(w+ones))&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// unquoted puts quotation marks where they stand as octal escapes, as printers
+// that allow themselves few characters write them.
+func unquoted(text string) string {
+	if !strings.Contains(text, `\04`) {
+		return text
+	}
+	return octalQuotes.Replace(text)
+}
+
+var octalQuotes = strings.NewReplacer(`\042`, `"`, `\047`, `'`)
 
 // firstRunes cuts a text, and then at a blank, so that half a word is not
 // taken for a whole.

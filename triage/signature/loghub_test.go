@@ -22,8 +22,13 @@ func loghub(t *testing.T) []string {
 	return nil
 }
 
-// accuracyFloor is slightly below what the rules reach.
+// accuracyFloor is slightly below what the rules reach, and accuracyFloors are
+// for each log, so that none is paid for by another.
 const accuracyFloor = 0.92
+
+var accuracyFloors = map[string]float64{
+	"Android": 0.94, "Apache": 1, "BGL": 0.945, "HDFS": 1, "Hadoop": 0.985, "OpenStack": 0.50, "Spark": 1, "Windows": 0.99,
+}
 
 // The measure is the share of lines whose group holds exactly the lines of
 // their true group. One set of rules serves all logs.
@@ -39,7 +44,11 @@ func TestGroupingAccuracy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%-12s %.4f", strings.TrimSuffix(filepath.Base(file), ".csv"), accuracy)
+		name := strings.TrimSuffix(filepath.Base(file), ".csv")
+		t.Logf("%-12s %.4f", name, accuracy)
+		if floor := accuracyFloors[name]; accuracy < floor {
+			t.Errorf("accuracy on %s is %.4f, want at least %v", name, accuracy, floor)
+		}
 		sum += accuracy
 	}
 	mean := sum / float64(len(files))

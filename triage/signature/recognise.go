@@ -289,6 +289,9 @@ func namedTimeAt(b []byte, i int) int {
 
 // addrAt recognises IP addresses, with their port, and addresses of hardware.
 func addrAt(b []byte, i int) int {
+	if end := pciAt(b, i); end > i {
+		return end
+	}
 	if end := ip4At(b, i); end > i {
 		if byteAt(b, end) == '/' {
 			if k := digitsAt(b, end+1); k > end+1 && k-end <= 3 && !isWordByte(byteAt(b, k)) && byteAt(b, k) != '.' {
@@ -298,6 +301,37 @@ func addrAt(b []byte, i int) int {
 		return port(b, end)
 	}
 	return ip6At(b, i)
+}
+
+// pciAt recognises addresses on a PCI bus: 0000:00:1d.0, and 00:1d.0 if it is no
+// clock time.
+func pciAt(b []byte, i int) int {
+	k, letters := i, false
+	if byteAt(b, i+4) == ':' {
+		if byteAt(b, i+7) != ':' || !areHex(b, i, 4) {
+			return i
+		}
+		k, letters = i+5, true
+	}
+	if byteAt(b, k+2) != ':' || byteAt(b, k+5) != '.' || !areHex(b, k, 2) || !areHex(b, k+3, 2) {
+		return i
+	}
+	for _, c := range b[k : k+5] {
+		letters = letters || isLetter(c)
+	}
+	if c := byteAt(b, k+6); !letters || c < '0' || c > '7' || isWordByte(byteAt(b, k+7)) {
+		return i
+	}
+	return k + 7
+}
+
+func areHex(b []byte, i, n int) bool {
+	for k := range n {
+		if !isHexDigit(byteAt(b, i+k)) {
+			return false
+		}
+	}
+	return true
 }
 
 func ip4At(b []byte, i int) int {

@@ -471,7 +471,7 @@ func (s *scanner) number(digits int) bool {
 			if s.at(k) == '/' && s.at(k+1) == 's' && !isWordByte(s.at(k+2)) {
 				k += 2
 			}
-			s.put(k, phSize, "size")
+			s.size(k)
 			return true
 		}
 	}
@@ -484,6 +484,19 @@ func (s *scanner) number(digits int) bool {
 	}
 	s.put(end, phNumber, "number")
 	return true
+}
+
+// size takes a size that ends at k. In brackets behind another one it is the
+// same in another unit: 1190 bytes (1.16 KB).
+func (s *scanner) size(k int) {
+	const again = phSize + " ("
+	if n := len(s.out); s.at(k) != ')' || n < len(again) || string(s.out[n-len(again):]) != again {
+		s.put(k, phSize, "size")
+		return
+	}
+	s.out = s.out[:len(s.out)-len(" (")]
+	s.note(k, "", "size again")
+	s.i = k + 1
 }
 
 // glued reports whether a letter or an underscore stands at i.
@@ -711,7 +724,10 @@ func (s *scanner) secretAfterColon() bool {
 		return false
 	}
 	from := i + 1
-	end := s.secretEnd(from)
+	end := from
+	if s.at(from) != ' ' {
+		end = s.secretEnd(from)
+	}
 	if k := bytes.IndexByte(b[from:end], '@'); k > 0 {
 		host := s.chunkEnd(from + k + 1)
 		if c := s.at(host); c == '(' && host > from+k+1 || c == '/' || c == ':' && isDigit(s.at(host+1)) {
@@ -780,10 +796,25 @@ func isSecretName(name []byte) bool {
 	if len(name) < 3 {
 		return false
 	}
-	for _, end := range [...]string{"password", "passwd", "pwd", "secret", "token", "apikey", "api_key", "api-key", "access_key", "secret_key", "private_key", "accesskey", "secretkey", "passphrase", "pass"} {
+	var ends []string // by the last letter, because nearly all words are no such name
+	switch name[len(name)-1] {
+	case 'd':
+		ends = secretsInD
+	case 'y':
+		ends = secretsInY
+	case 't', 'n', 'e', 's':
+		ends = otherSecrets
+	}
+	for _, end := range ends {
 		if len(name) >= len(end) && string(name[len(name)-len(end):]) == end {
 			return true
 		}
 	}
 	return false
 }
+
+var (
+	secretsInD   = []string{"password", "passwd", "pwd"}
+	secretsInY   = []string{"apikey", "api_key", "api-key", "access_key", "secret_key", "private_key", "accesskey", "secretkey"}
+	otherSecrets = []string{"secret", "token", "passphrase", "pass"}
+)

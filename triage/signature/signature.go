@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
+	"hash/maphash"
 	"sync"
 	"unicode/utf8"
 )
@@ -50,6 +51,14 @@ type Signer struct {
 	out     []byte // normalised, not folded
 	title   []byte
 	hashed  []byte
+	latest  [64]made // by a hash of what was normalised
+}
+
+// made is a signature with the normalised text that it was made of. Most texts
+// are of a few causes.
+type made struct {
+	out string
+	Signature
 }
 
 // Sign normalises a text and returns its key: equal keys mean equal ids. The
@@ -70,6 +79,16 @@ func (s *Signer) Sign(text string) (key []byte) {
 
 // Signature returns the signature of the text that was signed last.
 func (s *Signer) Signature() Signature {
+	m := &s.latest[maphash.Bytes(seed, s.out)%uint64(len(s.latest))]
+	if m.out != string(s.out) {
+		*m = made{string(s.out), s.sum()}
+	}
+	return m.Signature
+}
+
+var seed = maphash.MakeSeed()
+
+func (s *Signer) sum() Signature {
 	s.title = fold(s.title[:0], s.out, false)
 	s.hashed = append(append(s.hashed[:0], Version+"\x00"...), cutKey(s.scanner.key)...)
 	digest := sha256.Sum256(s.hashed)
@@ -215,11 +234,16 @@ func cutKey(key []byte) []byte {
 			}
 			return key[:i]
 		}
-		if key[i] == ' ' {
+		switch c := key[i]; {
+		case c == ' ':
 			blank = i
+			i++
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			_, size := utf8.DecodeRune(key[i:])
+			i += size
 		}
-		_, size := utf8.DecodeRune(key[i:])
-		i += size
 		n++
 	}
 	return key

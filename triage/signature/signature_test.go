@@ -44,6 +44,18 @@ var pairs = []struct {
 	{"P45", false, "unsupported schema version 3", "unsupported schema version 4"},
 	{"P47", true, "first error: order 5 missing\nsecond error: order 6 missing", "first error: order 51 missing\r\nsecond error: order 4096 missing"},
 
+	// S2: octal quotation marks. S3: a size said twice. S4: addresses on a bus.
+	{"S2 value", true, `customer \042Anna K\042 refused`, `customer \042Bob\042 refused`},
+	{"S2 plain", true, `customer \042Anna K\042 refused`, `customer "Bob" refused`},
+	{"S2 single", true, `customer \047Anna\047 refused`, `customer 'Bob' refused`},
+	{"S2 name", false, `unknown field \042discount\042`, `unknown field \042total\042`},
+	{"S2 no quotation mark", false, `bad escape \041`, `bad escape "`},
+	{"S3", true, "sent 1190 bytes (1.16 KB) to peer", "sent 77 bytes to peer"},
+	{"S3 another thing", false, "sent 77 bytes (compressed)", "sent 77 bytes"},
+	{"S4", true, "pci 0000:00:1d.0: enabling device", "pci 0000:01:02.3: enabling device"},
+	{"S4 short", true, "pcieport 00:1d.7: AER", "pcieport af:00.0: AER"},
+	{"S4 no address", false, "pair 00:zz.0 away", "pair 00:yy.0 away"},
+
 	// One number more or less in a list, and lists without brackets.
 	{"list of one", true, "ids IN (5): deadlock", "ids IN (1, 2, 3): deadlock"},
 	{"brackets", true, "partitions [1 2 3] lagging", "partitions [7 9] lagging"},

@@ -422,7 +422,7 @@ func (c *check) live(n *node) {
 		}
 	}
 	if v := number("ApproximateNumberOfMessages"); v > 0 && n.role == adapters.StreamDeadLetter {
-		c.add("dlq-not-empty", n, fmt.Sprintf("it holds about %d %s", v, plural(v, "message", "messages")), "look at them: spillway triage")
+		c.add("dlq-not-empty", n, fmt.Sprintf("it holds about %d %s", v, plural(v, "message", "messages")), "look at them by cause: spillway collect, then spillway triage")
 	}
 	if v := number("ApproximateNumberOfMessagesNotVisible"); v > 90_000 {
 		c.add("inflight-near-quota", n, fmt.Sprintf("about %d messages are in flight; at about 120,000 SQS hands out no more", v), "find out why consumers do not delete")

@@ -130,6 +130,6 @@ func Unproven() []string {
 	return []string{
 		"that the handler leaves failures undeleted: a message that is deleted, or acknowledged, after an error never reaches the dead letter queue",
 		"on which receive the move happens: after maxReceiveCount receives the next one moves it, and deployments, crashes and looks in the console are receives too",
-		"how long it takes: at least maxReceiveCount times the visibility timeout if nothing shortens it, and attribute changes take up to 60 s to hold",
+		"how long it takes: at least maxReceiveCount times the visibility timeout if nothing shortens it, and attribute changes take up to 60 s to hold, of retention 15 minutes",
 	}
 }

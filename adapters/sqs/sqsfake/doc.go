@@ -36,7 +36,8 @@
 //   - Visibility of 0 to 12 hours, and 12 hours in all counted from the receive.
 //   - ApproximateReceiveCount; the move to the dead letter queue on the receive
 //     that would exceed maxReceiveCount, where the count and, on standard
-//     queues, the retention continue, without the delay of the target.
+//     queues, the retention continue, without the delay of the target; on FIFO
+//     queues the message's id becomes its deduplication id.
 //   - Retention: what is too old is deleted, and goes to no dead letter queue.
 //   - Move tasks: their source must be a dead letter queue, one runs at a time,
 //     messages get a new id, time and count, and without a destination a message
@@ -60,13 +61,17 @@
 //     the same time: use a fault for that.
 //   - Cycles of redrive policies are accepted, as is a queue that is its own
 //     target.
+//   - A move task goes on until nothing is visible in its source: what comes back
+//     there meanwhile is moved again.
 //   - If the dead letter queue was deleted, messages stay on their source and
 //     are delivered on.
 //
 // # Where it deviates
 //
 //   - Everything takes effect at once; AWS takes up to a minute for attributes,
-//     deletions and move tasks.
+//     deletions and move tasks, and up to 15 for MessageRetentionPeriod.
+//   - A FIFO queue looks at all messages for a group that is free, AWS at the
+//     first 120,000.
 //   - Counters are exact.
 //   - Signatures, policies and encryption are not checked: inject AccessDenied.
 //   - ReceiveRequestAttemptId is checked but does not repeat a receive.

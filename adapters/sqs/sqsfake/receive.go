@@ -188,7 +188,7 @@ func (s *Server) take(q *queue, now time.Time, limit int, visibility time.Durati
 	for _, m := range moved { // perhaps to q itself
 		m.handle, m.visible, m.source = "", now, q.arn
 		if dead.fifo {
-			m.enqueued = now
+			m.enqueued, m.dedup = now, m.id
 		}
 		dead.messages = append(dead.messages, m)
 		dead.wake()

@@ -926,3 +926,47 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// TestDeduplicationIDInADeadLetterQueue: a message that is moved to a FIFO dead
+// letter queue has its own id as its deduplication id there, as AWS documents.
+func TestDeduplicationIDInADeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *site) {
+		fifo := map[string]string{"FifoQueue": "true"}
+		dead, err := s.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("dead.fifo"), Attributes: fifo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fifo["RedrivePolicy"] = `{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:123456789012:dead.fifo","maxReceiveCount":1}`
+		q, err := s.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("q.fifo"), Attributes: fifo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := s.SendMessage(t.Context(), &sqs.SendMessageInput{
+			QueueUrl: q.QueueUrl, MessageBody: aws.String("x"), MessageGroupId: aws.String("g"), MessageDeduplicationId: aws.String("mine"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive := func(url *string) []types.Message {
+			t.Helper()
+			out, err := s.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+				QueueUrl: url, VisibilityTimeout: 1, MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second) // of the bubble
+			return out.Messages
+		}
+		if m := receive(q.QueueUrl); len(m) != 1 || m[0].Attributes["MessageDeduplicationId"] != "mine" {
+			t.Fatalf("received %+v", m)
+		}
+		if m := receive(q.QueueUrl); len(m) != 0 {
+			t.Fatalf("received %+v, want it moved", m)
+		}
+		if m := receive(dead.QueueUrl); len(m) != 1 || m[0].Attributes["MessageDeduplicationId"] != *sent.MessageId {
+			t.Errorf("received %+v, want the deduplication id %s", m, *sent.MessageId)
+		}
+	})
+}
