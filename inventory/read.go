@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spillway-mq/spillway/envelope"
 	"github.com/spillway-mq/spillway/triage"
@@ -124,9 +125,11 @@ func (s *Store) group(ctx context.Context, prefix string) (Group, error) {
 	if len(prefix) < 4 {
 		return Group{}, fmt.Errorf("%w: at least four characters of the id are needed", ErrAmbiguous)
 	}
-	groups, err := s.groups(ctx, `WHERE id >= ? AND id < ? AND total > 0 ORDER BY id LIMIT 2`, prefix, after(prefix))
+	// No comparison of texts: how they are in order is up to whoever made the database.
+	n := utf8.RuneCountInString(prefix)
+	groups, err := s.groups(ctx, `WHERE substr(id, 1, ?) = ? AND total > 0 ORDER BY length(id), id LIMIT 2`, n, prefix)
 	if err == nil && len(groups) == 0 { // it may have become another one
-		groups, err = s.groups(ctx, `WHERE total > 0 AND id IN (SELECT group_id FROM successors WHERE old_group >= ? AND old_group < ?) ORDER BY id`, prefix, after(prefix))
+		groups, err = s.groups(ctx, `WHERE total > 0 AND id IN (SELECT group_id FROM successors WHERE substr(old_group, 1, ?) = ?) ORDER BY id`, n, prefix)
 		if err == nil && len(groups) > 1 {
 			ids := make([]string, len(groups))
 			for i, g := range groups {
@@ -145,9 +148,6 @@ func (s *Store) group(ctx context.Context, prefix string) (Group, error) {
 	}
 	return groups[0], nil
 }
-
-// after is behind everything that begins with prefix, among ids in ASCII.
-func after(prefix string) string { return prefix + "\x7f" }
 
 const entryColumns = `id, group_id, state, stream, failed_at, collected_at, closed_at, closed_by, purged_at, document, raw_key, headers, payload`
 

@@ -327,29 +327,13 @@ func (s *search) inventory(ctx context.Context, store *inventory.Store) error {
 			if err != nil {
 				return err
 			}
-			if d := closedBy(decisions, e); d != nil {
-				p.Next = "nothing: " + d.String()
+			if i := slices.IndexFunc(decisions, func(d inventory.Disposition) bool { return d.Seq == e.ClosedBy }); i >= 0 {
+				p.Next = "nothing: " + decisions[i].String()
 			}
 		}
 		s.found.Places = append(s.found.Places, p)
 	}
 	return nil
-}
-
-// closedBy is the decision that closed a dead letter: the first that came after
-// its failure and was not taken back.
-func closedBy(latestFirst []inventory.Disposition, e inventory.Entry) (by *inventory.Disposition) {
-	takenBack := map[int64]bool{}
-	for i := range latestFirst {
-		d := &latestFirst[i]
-		if d.Action == inventory.ActionReopen {
-			takenBack[d.Of] = true
-		}
-		if d.Action == inventory.ActionClose && !takenBack[d.Seq] && !e.FailedAt.After(d.At) {
-			by = d
-		}
-	}
-	return by
 }
 
 // clock is a time for people: to the second, in UTC.
