@@ -66,7 +66,7 @@ type broker struct {
 type consumerKey struct{ topic, group string }
 
 func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Broker, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka: configuration: %w", err)
 	}
 	addrs, sc, err := cfg.endpoint(p.URL)
@@ -87,7 +87,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	}
 	connect := func() (struct{}, error) { return struct{}{}, b.connect() }
 	if _, err := boundedOr(ctx, connect, func(struct{}) { _ = b.Close(context.Background()) }); err != nil {
-		return nil, fmt.Errorf("kafka: connect: %w", err)
+		return nil, fmt.Errorf("kafka: connect: %w", explain(err, sc))
 	}
 	return b, nil
 }
@@ -116,6 +116,9 @@ func (b *broker) connect() (err error) {
 			err = errors.Join(err, b.client.Close())
 		}
 	}()
+	if err = b.checkVersions(); err != nil {
+		return err
+	}
 	if b.admin, err = sarama.NewClusterAdminFromClient(b.client); err != nil {
 		return err
 	}

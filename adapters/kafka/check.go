@@ -11,7 +11,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/spillway-mq/spillway/adapters"
-	"github.com/spillway-mq/spillway/retrytopic"
 )
 
 // The rules of Check. Their names are frozen; docs/kafka.md explains them.
@@ -318,25 +317,16 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint6
 		return 0, oldest, err
 	}
 	finished, _ := offsetsAt(pos, id, end)
-	if pos.offset < 0 {
-		finished = retrytopic.NewOffsets(begin)
-	}
 	taken, _ := offsetsAt(drained, id, end)
-	from := max(begin, finished.Mark(), taken.Mark())
+	from, left := unfinished(begin, end, finished, taken)
 	if from >= end {
 		return 0, oldest, nil
-	}
-	n = int(end - from)
-	for offset := from; offset < min(end, from+retrytopic.MaxSpan); offset++ {
-		if finished.Finished(offset) || taken.Finished(offset) {
-			n--
-		}
 	}
 	oldest, ok, err := in.timestamp(ctx, tp, from)
 	if err != nil || !ok {
 		return 0, oldest, err // nothing but marks of transactions
 	}
-	return max(n, 0), oldest, nil
+	return int(left), oldest, nil
 }
 
 // timestamp reads the message at an offset, or the first after it; ok is false if

@@ -1,5 +1,6 @@
-// Package kafka is the adapter for Apache Kafka, from version 2.4. Its tests run
-// on 4.1.1 and on kfake.
+// Package kafka is the adapter for Apache Kafka, from version 2.4; a cluster that
+// lacks a request that is needed is refused with a [VersionError]. Its tests run on
+// 4.1.1, and on kfake, also as it answers like 2.4.
 //
 // # Terms
 //
@@ -109,11 +110,8 @@
 // Drain reads a stream in the name of the group <stream>.drain and commits there
 // what was taken. Consumers and drains of one stream leave out what the other has
 // finished; while a consumer runs, what is due within five seconds is left to it.
-// Two drains of one stream at a time read the same. The broker also has
-//
-//	Peek(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error
-//
-// which reads the same and takes nothing.
+// Two drains of one stream at a time read the same. Peek reads the same and takes
+// nothing, and Count says from positions alone how much there is.
 //
 // # Why a loop of our own
 //
@@ -123,6 +121,6 @@
 // # Defaults
 //
 // See [Config]. A URL has the form kafka://user:password@host:9092,host:9092 or
-// kafkas://, with TLS; a user means SASL PLAIN unless [Config].Sarama says
-// otherwise. There are no options in the URL.
+// kafkas://, with TLS; a user means SASL PLAIN unless [Config].SASL or
+// [Config].Sarama says otherwise. There are no options in the URL.
 package kafka
