@@ -105,7 +105,7 @@ func cutField(s string) (path, text string) {
 	end := len(s)
 	quoted := false
 	var b strings.Builder
-	begin := true
+	begin := true // of a name: its capitals are small ones in a key, as in tls.ca
 	for i := 0; i < end; i++ {
 		switch c := s[i]; {
 		case c == ' ' && !quoted:
@@ -121,10 +121,13 @@ func cutField(s string) (path, text string) {
 		} else {
 			b.WriteByte(s[i])
 		}
-		begin = s[i] == '.' && !quoted
+		begin = !quoted && (s[i] == '.' || begin && isUpper(s, i+1) && !isLower(s, i+2))
 	}
 	return b.String(), ""
 }
+
+func isUpper(s string, i int) bool { return i < len(s) && 'A' <= s[i] && s[i] <= 'Z' }
+func isLower(s string, i int) bool { return i < len(s) && 'a' <= s[i] && s[i] <= 'z' }
 
 // checkPolicies leaves out what follows from a value that could not be read:
 // such a contradiction is with a default that nobody chose.

@@ -51,7 +51,7 @@ func Brokers() []Broker {
 	return []Broker{
 		{Name: "memory", Opener: memory.Opener()},
 		{Name: "rabbitmq", Opener: rabbitmq.Opener(), section: rabbitMQSection},
-		{Name: "kafka", Opener: kafka.Opener()},
+		{Name: "kafka", Opener: kafka.Opener(), section: kafkaSection},
 		{Name: "sqs", Opener: sqs.Opener(), section: sqsSection},
 	}
 }
@@ -64,6 +64,9 @@ type Config struct {
 	// RabbitMQ is what the file says about that broker. Its TLS, Dial, lanes and
 	// time-outs have no keys: set them here.
 	RabbitMQ rabbitmq.Config
+	// Kafka is what the file says about that broker. Its Sarama, Tracer and
+	// Marshaler have no keys: set them here.
+	Kafka kafka.Config
 	// SQS is what the file says about that broker. Its AWS and HTTPClient have no
 	// keys: set them here.
 	SQS sqs.Config

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spillway-mq/spillway"
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"github.com/spillway-mq/spillway/adapters/rabbitmq"
 	"github.com/spillway-mq/spillway/adapters/sqs"
@@ -54,6 +55,24 @@ broker:
     topics:
       orders.eu: {kind: queue, existing: true}
       refunds: {exchange: money}
+  kafka:
+    clientId: billing-1
+    order: none
+    start: newest
+    groupPerTopic: true
+    window: 5000
+    windowBytes: 1048576
+    commitInterval: 200ms
+    revokeGrace: 2s
+    sessionTimeout: 20s
+    publishTimeout: 5s
+    verifyOnly: true
+    partitions: 12
+    replication: 3
+    deadLetterRetention: 720h
+    retryRetention: 48h
+    tls: {ca: ca.pem, cert: client.pem, key: client.key, serverName: kafka.example.com}
+    sasl: {mechanism: SCRAM-SHA-512, user: billing, password: "p@ss-4711"}
   sqs:
     region: sa-east-1
     endpoint: https://vpce-1.sqs.sa-east-1.vpce.amazonaws.com
@@ -200,6 +219,19 @@ func TestEveryKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(rabbit, got.RabbitMQ); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	cluster := kafka.Config{
+		ClientID: "billing-1", Order: kafka.OrderNone, Start: kafka.StartNewest, GroupPerTopic: true, Window: 5000, WindowBytes: 1 << 20,
+		CommitInterval: 200 * time.Millisecond, RevokeGrace: 2 * time.Second, SessionTimeout: 20 * time.Second, PublishTimeout: 5 * time.Second,
+		VerifyOnly: true, Partitions: 12, Replication: 3, DeadLetterRetention: 720 * time.Hour, RetryRetention: 48 * time.Hour,
+		TLS:  kafka.TLS{CA: "ca.pem", Cert: "client.pem", Key: "client.key", ServerName: "kafka.example.com"},
+		SASL: kafka.SASL{Mechanism: kafka.MechanismSCRAM512, User: "billing", Password: "p@ss-4711"},
+	}
+	if diff := cmp.Diff(cluster, got.Kafka); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if shown := fmt.Sprintf("%+v %#v", got.Kafka, got.Kafka); strings.Contains(shown, "4711") {
+		t.Errorf("the password is shown: %s", shown)
 	}
 	queues := sqs.Config{
 		Region: "sa-east-1", Endpoint: "https://vpce-1.sqs.sa-east-1.vpce.amazonaws.com", Account: "012345678901", Prefix: "prod-",
@@ -494,7 +526,7 @@ broker:
 `,
 			environ: []string{"SPILLWAY_BROKER_RABBITMQ_PREFIX=" + strings.Repeat("p", 250)},
 			want: `
-spillway.yaml:3: broker.kafka: there is no such key; there are url, rabbitmq, sqs
+spillway.yaml:3: broker.kafka.acks: there is no such key; there are clientId, order, start, groupPerTopic, window, windowBytes, commitInterval, revokeGrace, sessionTimeout, publishTimeout, verifyOnly, partitions, replication, deadLetterRetention, retryRetention, tls, sasl
 spillway.yaml:5: broker.rabbitmq.prefix: expected a text, found a list
 spillway.yaml:6: broker.rabbitmq.verifyonly: there is no such key; did you mean verifyOnly?
 spillway.yaml:7: broker.rabbitmq.deliveryLimit: expected a whole number such as 3, found the number 0: it must be above zero; leave the key out for the default
@@ -505,6 +537,42 @@ spillway.yaml:12: broker.rabbitmq.topic.kind: expected fanout, direct, topic, he
 spillway.yaml:12: broker.rabbitmq.topic.exchange: must not contain {group}: publishers know no group
 spillway.yaml:14: broker.rabbitmq.topics["jobs of \"ana\""].queue: must not contain {group} with Kind "queue": publishers know no group
 SPILLWAY_BROKER_RABBITMQ_PREFIX: broker.rabbitmq.prefix: makes names that cannot be: the queue name "pppppppppppppppppppppppppppppppppppppppp"… has 264 bytes, and AMQP allows 255
+`,
+		},
+		"section of Kafka": {
+			file: `
+broker:
+  kafka:
+    order: keys
+    window: 20000
+    windowBytes: 0
+    commitInterval: 1ms
+    revokeGrace: 3s
+    sessionTimeout: 500ms
+    deadLetterRetention: 1m
+    retryRetention: 1h
+    replication: 40000
+    tls:
+      ca: [ca.pem]
+      cert: client.pem
+    sasl:
+      mechanism: SCRAM-SHA-265
+      password: ${PASSWORD}
+`,
+			want: `
+spillway.yaml:4: broker.kafka.order: expected key, none or partition, found the text "keys": did you mean key?
+spillway.yaml:5: broker.kafka.window: is 20000: must be from 1 to 16384
+spillway.yaml:6: broker.kafka.windowBytes: expected a whole number such as 3, found the number 0: it must be above zero; leave the key out for the default
+spillway.yaml:7: broker.kafka.commitInterval: is 1ms: must be from 10 ms to 1 minute
+spillway.yaml:8: broker.kafka.revokeGrace: is 3s: must be positive, and at most 2s
+spillway.yaml:9: broker.kafka.sessionTimeout: is 500ms: must be from 1 second to 30 minutes
+spillway.yaml:10: broker.kafka.deadLetterRetention: is 1m0s: must be at least an hour
+spillway.yaml:11: broker.kafka.retryRetention: is 1h0m0s: must be at least twice the longest tier, 2 hours
+spillway.yaml:12: broker.kafka.replication: is 40000: must be from 0 to 32767
+spillway.yaml:14: broker.kafka.tls.ca: expected a text, found a list
+spillway.yaml:15: broker.kafka.tls.cert: is set alone: Cert and Key belong together
+spillway.yaml:17: broker.kafka.sasl.mechanism: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, found the text "SCRAM-SHA-265": did you mean SCRAM-SHA-256?
+spillway.yaml:18: broker.kafka.sasl.password: holds ${, but nothing is expanded in this file: set SPILLWAY_BROKER_KAFKA_SASL_PASSWORD, or name a file by passwordFile
 `,
 		},
 		"section of SQS": {
@@ -587,6 +655,11 @@ func TestSecretsStaySecret(t *testing.T) {
 		"broker: {url: 'memory://u:hunter2${X}@h/'}",
 		"broker: {rabbitmq: {management: 'http://u:hunter2@h:1'}}",
 		"broker: {rabbitmq: {management: 'h:hunter2'}}",
+		"broker: {kafka: {sasl: {password: 'hunter2${X}'}}}",
+		"broker: {kafka: {sasl: {password: [hunter2]}}}",
+		"broker: {kafka: {sasl: {password: *hunter2}}}",
+		"broker: {kafka: {sasl: {password: !!str hunter2}}}",
+		"broker: {kafka: {sasl: 'hunter2'}}",
 		"broker: {rabbitmq: {minDelay: 'amqp://u:hunter2@h/'}}",
 		"broker: {sqs: {endpoint: 'https://key:hunter2@h/'}}",
 		"broker: {sqs: {endpoint: 'hunter2'}}",

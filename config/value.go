@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,6 +75,13 @@ func text[T ~string](to *T) scalar {
 func secretURL(to *SecretURL) scalar {
 	s := text(to)
 	s.what, s.secret = "a URL", true
+	return s
+}
+
+// secretText is a text that no problem shows.
+func secretText[T ~string](to *T) scalar {
+	s := text(to)
+	s.secret = true
 	return s
 }
 
@@ -354,7 +362,12 @@ func (object) kind() string { return "a mapping" }
 
 func (o object) read(r *reader, path string, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		r.expected(path, n, o.kind(), "its keys are "+strings.Join(o.names(), ", "))
+		keys := "its keys are " + strings.Join(o.names(), ", ")
+		if o.hides() {
+			r.problem(path, n, "expected "+o.kind()+": "+keys)
+		} else {
+			r.expected(path, n, o.kind(), keys)
+		}
 		return
 	}
 	for key, node := range r.pairs(path, n) {
@@ -369,6 +382,14 @@ func (o object) read(r *reader, path string, n *yaml.Node) {
 			f.value.read(r, at, node)
 		}
 	}
+}
+
+// hides reports that what stands here by mistake may be a secret.
+func (o object) hides() bool {
+	return slices.ContainsFunc(o, func(f field) bool {
+		s, ok := f.value.(scalar)
+		return ok && s.secret
+	})
 }
 
 func (o object) find(name string) (field, bool) {

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -60,9 +59,12 @@ type Decision struct {
 	Author string // required
 	Note   string
 
-	Reason  Reason    // to close
-	FixedIn string    // to close as fixed_in_code: the version of the consumer
-	Until   time.Time // to mute; zero ends it
+	Reason  Reason // to close
+	FixedIn string // to close as fixed_in_code: the version of the consumer
+	// To mute: what comes first ends it. All zero, it ends now.
+	Until     time.Time
+	UntilMore int64 // dead letters of the group
+	UntilRate int64 // more than so many failures in an hour, for as long as there are
 
 	// DryRun changes nothing, and returns what would be recorded.
 	DryRun bool
@@ -87,8 +89,11 @@ type Disposition struct {
 	Affected    int64     // dead letters that were closed or opened
 	FirstSeen   time.Time // of their first attempts; zero if not known
 	LastSeen    time.Time
-	Until       time.Time // of a mute; zero that it ended
-	Of          int64     // the disposition that a reopening takes back
+	// Of a mute; all zero say that it ended.
+	Until      time.Time
+	UntilTotal int64 // how many dead letters the group has had then
+	UntilRate  int64 // more than so many failures in an hour
+	Of         int64 // the disposition that a reopening takes back
 }
 
 // CloseGroup closes all dead letters of a group that are open, for a reason of
@@ -127,9 +132,13 @@ func (s *Store) Reopen(ctx context.Context, d Decision) (Disposition, error) {
 	return s.decide(ctx, ActionReopen, d)
 }
 
-// Mute has a group raise no alarm until a time. It closes nothing, and what is
-// muted is counted and shown.
+// Mute has a group raise no alarm until a time, until so many more dead letters
+// have come, or while few fail in an hour. It closes nothing, and what is muted
+// is counted and shown.
 func (s *Store) Mute(ctx context.Context, d Decision) (Disposition, error) {
+	if d.UntilMore < 0 || d.UntilRate < 0 {
+		return Disposition{}, fmt.Errorf("inventory: mute: %w: a number of dead letters is 1 or more", ErrRefused)
+	}
 	if !d.Until.IsZero() && !d.Until.After(time.Now()) {
 		return Disposition{}, fmt.Errorf("inventory: mute: %w: %s is not in the future", ErrRefused, d.Until.UTC().Format(time.RFC3339))
 	}
@@ -157,7 +166,11 @@ func (s *Store) decide(ctx context.Context, action Action, d Decision) (Disposit
 			case ActionReopen:
 				done, err = tx.reopen(ctx, g, d, time.Now())
 			case ActionMute:
-				done, err = tx.decision(ctx, g, d, Disposition{Action: ActionMute, At: time.Now(), Until: d.Until}, g.Aggregate)
+				mute := Disposition{Action: ActionMute, At: time.Now(), Until: d.Until, UntilRate: d.UntilRate}
+				if d.UntilMore > 0 {
+					mute.UntilTotal = g.Total + d.UntilMore
+				}
+				done, err = tx.decision(ctx, g, d, mute, g.Aggregate)
 			}
 			if err == nil && d.DryRun {
 				err = errDryRun
@@ -185,10 +198,10 @@ func (t *tx) decision(ctx context.Context, g Group, d Decision, done Disposition
 	done.Consumers = consumers(a)
 	done.FirstSeen, done.LastSeen = a.FirstSeen, a.LastSeen
 	err := t.row(ctx, `INSERT INTO decisions (at, author, action, group_id, class, signature_id, signature, consumers, version,
-			reason, fixed_in, note, affected, first_seen, last_seen, muted_until, takes_back)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
+			reason, fixed_in, note, affected, first_seen, last_seen, muted_until, takes_back, muted_total, muted_rate)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
 		nanos(done.At), done.Author, string(done.Action), done.Group, done.Class, done.SignatureID, done.Signature, done.Consumers, done.Version,
-		string(done.Reason), done.FixedIn, done.Note, done.Affected, nanos(done.FirstSeen), nanos(done.LastSeen), nanos(done.Until), done.Of).Scan(&done.Seq)
+		string(done.Reason), done.FixedIn, done.Note, done.Affected, nanos(done.FirstSeen), nanos(done.LastSeen), nanos(done.Until), done.Of, done.UntilTotal, done.UntilRate).Scan(&done.Seq)
 	if err != nil {
 		return Disposition{}, err
 	}
@@ -340,14 +353,14 @@ func (t *tx) closing(ctx context.Context, group string) (*Disposition, error) {
 }
 
 const decisionColumns = `seq, at, author, action, group_id, class, signature_id, signature, consumers, version,
-	reason, fixed_in, note, affected, first_seen, last_seen, muted_until, takes_back`
+	reason, fixed_in, note, affected, first_seen, last_seen, muted_until, takes_back, muted_total, muted_rate`
 
 func scanDecisions(rows *sql.Rows, err error) (all []Disposition, _ error) {
 	err = each(rows, err, func(scan func(...any) error) error {
 		var d Disposition
 		var at, firstSeen, lastSeen, until int64
 		err := scan(&d.Seq, &at, &d.Author, &d.Action, &d.Group, &d.Class, &d.SignatureID, &d.Signature, &d.Consumers, &d.Version,
-			&d.Reason, &d.FixedIn, &d.Note, &d.Affected, &firstSeen, &lastSeen, &until, &d.Of)
+			&d.Reason, &d.FixedIn, &d.Note, &d.Affected, &firstSeen, &lastSeen, &until, &d.Of, &d.UntilTotal, &d.UntilRate)
 		d.At, d.FirstSeen, d.LastSeen, d.Until = timeOf(at), timeOf(firstSeen), timeOf(lastSeen), timeOf(until)
 		all = append(all, d)
 		return err
@@ -395,7 +408,8 @@ func (s *Store) Dispositions(ctx context.Context, f DispositionFilter) ([]Dispos
 type Standing struct {
 	State triage.State
 	// Previous is the latest closing of the same cause, in whichever version,
-	// that was not taken back; nil if there is none.
+	// that was not taken back, and that the group failed after if it failed after
+	// any; nil if there is none.
 	Previous *Disposition
 	// Why says what decided, where versions were compared, or until when it is
 	// muted; else empty.
@@ -418,6 +432,18 @@ func (s *Store) Standings(ctx context.Context, groups []Group) (map[string]Stand
 	}
 	h := newHistory(all, sightings, became)
 	now := time.Now()
+	h.recent = map[string]int64{}
+	for _, g := range groups {
+		if m := h.mutes[g.ID]; m == nil || m.UntilRate == 0 {
+			continue
+		}
+		var n int64
+		err := s.row(ctx, `SELECT COUNT(*) FROM dead_letters WHERE group_id = ? AND failed_at > ?`, g.ID, nanos(now.Add(-time.Hour))).Scan(&n)
+		if err != nil {
+			return nil, fmt.Errorf("inventory: standings: %w", err)
+		}
+		h.recent[g.ID] = n
+	}
 	standings := make(map[string]Standing, len(groups))
 	for _, g := range groups {
 		standings[g.ID] = h.standing(g, now)
@@ -431,13 +457,14 @@ type sighting struct{ consumer, version string }
 
 // history is all that was decided.
 type history struct {
-	closings  map[cause]*Disposition  // the latest, by people, not taken back
-	mutes     map[string]*Disposition // the latest, by group
+	closings  map[cause][]*Disposition // by people, not taken back, the latest first
+	mutes     map[string]*Disposition  // the latest, by group
 	sightings map[sighting]time.Time
+	recent    map[string]int64 // failures within an hour, of groups that are muted by rate
 }
 
 func newHistory(latestFirst []Disposition, sightings map[sighting]time.Time, became successors) history {
-	h := history{map[cause]*Disposition{}, map[string]*Disposition{}, sightings}
+	h := history{closings: map[cause][]*Disposition{}, mutes: map[string]*Disposition{}, sightings: sightings}
 	takenBack := map[int64]bool{}
 	for i := range latestFirst {
 		d := &latestFirst[i]
@@ -453,20 +480,32 @@ func newHistory(latestFirst []Disposition, sightings map[sighting]time.Time, bec
 		case d.Action == ActionClose && !takenBack[d.Seq] && d.Reason != ReasonExpired:
 			c := cause{d.Class, d.SignatureID}
 			for _, c := range append(became.causes[c], c) {
-				if h.closings[c] == nil {
-					h.closings[c] = d
-				}
+				h.closings[c] = append(h.closings[c], d)
 			}
 		}
 	}
 	return h
 }
 
+// previous is the latest closing that a group failed after, if there is one: a
+// later one, about other versions, takes nothing back of it. Else it is the
+// latest.
+func (h history) previous(g Group) *Disposition {
+	all := h.closings[cause{g.Class, g.SignatureID}]
+	if len(all) == 0 {
+		return nil
+	}
+	if i := slices.IndexFunc(all, func(d *Disposition) bool { return g.LastFailed.After(d.At) }); i > 0 && g.Open > 0 {
+		return all[i]
+	}
+	return all[0]
+}
+
 func (h history) standing(g Group, now time.Time) Standing {
-	s := Standing{State: triage.Fresh, Previous: h.closings[cause{g.Class, g.SignatureID}]}
+	s := Standing{State: triage.Fresh, Previous: h.previous(g)}
 	p := s.Previous
-	if m := h.mutes[g.ID]; g.Open > 0 && m != nil && m.Until.After(now) {
-		s.State, s.Why = triage.Muted, "until "+m.Until.Format(time.RFC3339)+", by "+m.Author
+	if m := h.mutes[g.ID]; g.Open > 0 && m != nil && m.mutes(g, h.recent[g.ID], now) {
+		s.State, s.Why = triage.Muted, m.until()+", by "+m.Author
 		return s
 	}
 	switch {
@@ -487,6 +526,32 @@ func (h history) standing(g Group, now time.Time) Standing {
 		}
 	}
 	return s
+}
+
+// mutes reports whether a mute holds for a group.
+func (d *Disposition) mutes(g Group, recent int64, now time.Time) bool {
+	switch {
+	case d.Until.IsZero() && d.UntilTotal == 0 && d.UntilRate == 0:
+		return false
+	case !d.Until.IsZero() && !d.Until.After(now), d.UntilTotal > 0 && g.Total >= d.UntilTotal:
+		return false
+	}
+	return d.UntilRate == 0 || recent <= d.UntilRate
+}
+
+// until says what ends a mute.
+func (d *Disposition) until() string {
+	var ends []string
+	if !d.Until.IsZero() {
+		ends = append(ends, "until "+clock(d.Until))
+	}
+	if d.UntilTotal > 0 {
+		ends = append(ends, fmt.Sprintf("until there were %d", d.UntilTotal))
+	}
+	if d.UntilRate > 0 {
+		ends = append(ends, fmt.Sprintf("while no more than %d fail in an hour", d.UntilRate))
+	}
+	return strings.Join(ends, " or ")
 }
 
 // below reports whether the version of a group comes before that which has the
@@ -551,7 +616,10 @@ func (d Disposition) String() string {
 		s = "reopened"
 	}
 	if d.Action == ActionMute {
-		s = cmp.Or(map[bool]string{true: "unmuted"}[d.Until.IsZero()], "muted until "+clock(d.Until))
+		s = "unmuted"
+		if until := d.until(); until != "" {
+			s = "muted " + until
+		}
 	}
 	s += fmt.Sprintf(" on %s by %s", clock(d.At), d.Author)
 	if d.Note != "" {

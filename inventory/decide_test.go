@@ -335,6 +335,51 @@ func TestMuteEnds(t *testing.T) {
 	})
 }
 
+// O13: a number of dead letters is an end as well, and a rate for as long as it
+// lasts.
+func TestMuteEndsWithWhatComes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		add(t, s, letters("a", "boom", 3, ago(3*time.Hour))...)
+		g := groups(t, s)[0]
+		mute := func(d inventory.Decision) inventory.Disposition {
+			t.Helper()
+			d.Group, d.Author = g.ID, "ana"
+			done, err := s.Mute(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		}
+		is := func(what string, want triage.State) {
+			t.Helper()
+			if st := standing(t, s, "1.8.2"); st.State != want {
+				t.Errorf("%s: %+v, want %s", what, st, want)
+			}
+		}
+		if done := mute(inventory.Decision{UntilMore: 2}); done.UntilTotal != 5 || !strings.Contains(done.String(), "muted until there were 5") {
+			t.Errorf("%+v", done)
+		}
+		add(t, s, letter("b1", "boom", ago(3*time.Hour)))
+		is("one more", triage.Muted)
+		add(t, s, letter("b2", "boom", ago(3*time.Hour)))
+		is("two more", triage.Fresh)
+
+		mute(inventory.Decision{UntilRate: 2, Until: time.Now().Add(time.Hour)})
+		is("none in an hour", triage.Muted)
+		add(t, s, letters("c", "boom", 3, ago(time.Minute))...)
+		is("three in an hour", triage.Fresh)
+		mute(inventory.Decision{UntilRate: 3})
+		is("no more than three", triage.Muted)
+		mute(inventory.Decision{})
+		is("unmuted", triage.Fresh)
+		if _, err := s.Mute(t.Context(), inventory.Decision{Group: g.ID, Author: "ana", UntilMore: -1}); !errors.Is(err, inventory.ErrRefused) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // O5 for decisions: each of several instances that close one group at once
 // closes what the others have not.
 func TestTwoCloseAtOnce(t *testing.T) {
@@ -418,35 +463,29 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A message that fails again after the decision about it is no copy of what was
-// closed, though nothing else tells the two apart: somebody sent the original
-// back. A record that was committed and comes again is one.
-func TestFailingAgainAfterTheDecisionIsNoDuplicate(t *testing.T) {
+// A decision about one version says nothing of what came back in another one
+// before it: that stays what it was.
+func TestDecidingAboutOneVersionLeavesTheOthers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, url string) {
 		s := open(t, url)
-		add(t, s, letter("a", "boom", ago(48*time.Hour)))
-		g := groups(t, s)[0].ID
-		for round := 1; round <= 3; round++ {
-			closeGroup(t, s, inventory.Decision{Group: g, Reason: inventory.ReasonHandledByHand})
-			if got := add(t, s, letter("a", "boom", ago(48*time.Hour))); got.New != 0 {
-				t.Errorf("round %d: the record of before: %+v", round, got)
-			}
-			again := letter("a", "boom", time.Now())
-			again.DeadLetter.Failure.FirstAttemptAt = time.Now()
-			if got := add(t, s, again); got.New != 1 {
-				t.Errorf("round %d: it failed again: %+v", round, got)
-			}
-			if got := add(t, s, again, again); got.New != 0 || got.Duplicates != 2 {
-				t.Errorf("round %d: the same record again: %+v", round, got)
-			}
-			if got := groups(t, s)[0]; got.Total != int64(round+1) || got.Open != 1 {
-				t.Errorf("round %d: %d, %d open", round, got.Total, got.Open)
+		add(t, s, version("a", "1.8.0", ago(2*time.Hour)))
+		fix := closeGroup(t, s, inventory.Decision{Group: groupOf(t, s, "1.8.0").ID, Reason: inventory.ReasonFixedInCode, FixedIn: "1.9.0"})
+		back := fix.At.Add(time.Microsecond)
+		add(t, s, version("b", "1.8.0", back), version("c", "1.9.1", back), version("d", "1.9.2", back))
+		late := closeGroup(t, s, inventory.Decision{Group: groupOf(t, s, "1.9.2").ID, Reason: inventory.ReasonAcceptedLoss})
+		for v, want := range map[string]triage.State{"1.8.0": triage.Residue, "1.9.1": triage.Recurring, "1.9.2": triage.Closed} {
+			if st := standing(t, s, v); st.State != want {
+				t.Errorf("%s: %s (%s), want %s", v, st.State, st.Why, want)
 			}
 		}
-		found, err := s.Find(t.Context(), "m-a", 0)
-		if err != nil || len(found) != 4 {
-			t.Errorf("%d are found, %v", len(found), err)
+		if p := standing(t, s, "1.9.1").Previous; p == nil || p.Seq != fix.Seq {
+			t.Errorf("before: %+v, want that of the fix", p)
+		}
+		// What fails after the later decision came back after that.
+		add(t, s, version("e", "1.9.1", late.At.Add(time.Microsecond)))
+		if st := standing(t, s, "1.9.1"); st.State != triage.Recurring || st.Previous.Seq != late.Seq {
+			t.Errorf("%+v, want recurring after %d", st, late.Seq)
 		}
 	})
 }

@@ -192,6 +192,10 @@ CREATE TABLE overrides (
 	removed_at BIGINT NOT NULL -- or 0
 );
 
+-- A mute ends with a time, with so many dead letters, or with a rate.
+ALTER TABLE decisions ADD COLUMN muted_total BIGINT NOT NULL DEFAULT 0; -- that the group has had then, or 0
+ALTER TABLE decisions ADD COLUMN muted_rate BIGINT NOT NULL DEFAULT 0;  -- failures in an hour, or 0
+
 -- How many signatures of a consumer were new in an hour.
 CREATE TABLE new_signatures (
 	consumer TEXT NOT NULL PRIMARY KEY,

@@ -125,9 +125,9 @@ func (s *Store) group(ctx context.Context, prefix string) (Group, error) {
 	if len(prefix) < 4 {
 		return Group{}, fmt.Errorf("%w: at least four characters of the id are needed", ErrAmbiguous)
 	}
-	// Not by order: that is the database's, in which a longer text may be anywhere.
+	// No comparison of texts: how they are in order is up to whoever made the database.
 	n := utf8.RuneCountInString(prefix)
-	groups, err := s.groups(ctx, `WHERE substr(id, 1, ?) = ? AND total > 0 ORDER BY id LIMIT 2`, n, prefix)
+	groups, err := s.groups(ctx, `WHERE substr(id, 1, ?) = ? AND total > 0 ORDER BY length(id), id LIMIT 2`, n, prefix)
 	if err == nil && len(groups) == 0 { // it may have become another one
 		groups, err = s.groups(ctx, `WHERE total > 0 AND id IN (SELECT group_id FROM successors WHERE substr(old_group, 1, ?) = ?) ORDER BY id`, n, prefix)
 		if err == nil && len(groups) > 1 {

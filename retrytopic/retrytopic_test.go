@@ -126,6 +126,61 @@ func TestWindowIsBoundedByCountAndBytes(t *testing.T) {
 	}
 }
 
+// Live messages are queued and others sorted: the order must be that of one list.
+func TestWindowOrdersWhateverComes(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1_000_000, 0)
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := retrytopic.NewWindow[int](1000, 1000)
+		var model []retrytopic.Item[int]
+		seq, size := int64(0), 0
+		for range 300 {
+			switch r.IntN(5) {
+			case 0, 1: // in order
+				i := retrytopic.Item[int]{Seq: seq, Bytes: r.IntN(10)}
+				if seq++; r.IntN(3) == 0 {
+					i.Due = begin.Add(time.Duration(r.IntN(20)) * time.Second)
+				}
+				w.Push(i)
+				model, size = append(model, i), size+i.Bytes
+			case 2: // put back
+				i, ok := w.Pop(begin.Add(time.Hour))
+				if ok {
+					w.Push(i)
+				}
+			case 3:
+				now := begin.Add(time.Duration(r.IntN(20)) * time.Second)
+				slices.SortFunc(model, func(a, b retrytopic.Item[int]) int {
+					if c := a.Due.Compare(b.Due); c != 0 {
+						return c
+					}
+					return int(a.Seq - b.Seq)
+				})
+				i, ok := w.Pop(now)
+				if want := len(model) > 0 && !model[0].Due.After(now); ok != want || ok && i != model[0] {
+					t.Fatalf("seed %d: popped %+v, %v of %+v at %s", seed, i, ok, model, now)
+				}
+				if ok {
+					model, size = model[1:], size-i.Bytes
+				}
+			case 4:
+				odd := func(i retrytopic.Item[int]) bool { return i.Seq%7 == 3 }
+				w.Remove(odd)
+				model = slices.DeleteFunc(model, func(i retrytopic.Item[int]) bool {
+					if odd(i) {
+						size -= i.Bytes
+					}
+					return odd(i)
+				})
+			}
+			if w.Len() != len(model) || w.Bytes() != size {
+				t.Fatalf("seed %d: %d items of %d bytes, want %d of %d", seed, w.Len(), w.Bytes(), len(model), size)
+			}
+		}
+	}
+}
+
 func TestNothingLeavesEarly(t *testing.T) {
 	t.Parallel()
 	due := time.Now()
@@ -227,10 +282,24 @@ func TestOffsetsAreBounded(t *testing.T) {
 	}
 	p := retrytopic.Progress{Offsets: o, Owner: 1<<64 - 1, Topic: 1<<64 - 1, Running: true, Careful: true, Blamed: retrytopic.MaxSpan, Until: 1 << 50}
 	for i := range 3 * int64(retrytopic.MaxTrials) {
-		p.Trials = append(p.Trials, retrytopic.Trial{Offset: retrytopic.MaxSpan - 1000 + i, Crashes: 5, Out: true})
+		p.Trials = append(p.Trials, retrytopic.Trial{Offset: retrytopic.MaxSpan - 1000 + i, Crashes: 1000, Out: true})
 	}
+	for i := range uint64(2 * retrytopic.MaxAccused) {
+		p.Accused = append(p.Accused, 1<<64-1-i)
+	}
+	p.BlamedBy = 1
 	if n := len(p.Encode()); n > retrytopic.MaxProgress {
 		t.Errorf("the largest progress has %d bytes, want at most %d", n, retrytopic.MaxProgress)
+	}
+	for _, most := range []int{2000, 1500, 100, 60} {
+		text := p.EncodeWithin(most)
+		got, err := retrytopic.DecodeProgress(0, text)
+		if len(text) > most || err != nil || len(text) < most*9/10 && most > 1000 || got.Owner != p.Owner || got.Running != p.Running {
+			t.Errorf("within %d bytes there are %d: %v", most, len(text), err)
+		}
+	}
+	if text := p.EncodeWithin(10); text != "" {
+		t.Errorf("within 10 bytes it is %q", text)
 	}
 	o.Finish(0)
 	if o.Mark() != retrytopic.MaxSpan || o.Above() != 0 {
@@ -253,7 +322,8 @@ func TestProgressSurvivesTheCommit(t *testing.T) {
 	}
 	want := retrytopic.Progress{
 		Offsets: o, Owner: 77, Topic: 1<<63 + 5, Running: true, Careful: true, Blamed: 1200, Until: 5000,
-		Trials: []retrytopic.Trial{{Offset: 1000, Crashes: 2}, {Offset: 1002, Out: true}, {Offset: 1299, Crashes: 1, Out: true}},
+		Trials:   []retrytopic.Trial{{Offset: 1000, Crashes: 2, By: 2}, {Offset: 1002, Out: true}, {Offset: 1299, Crashes: 1, Out: true, By: 1}},
+		BlamedBy: 2, Accused: []uint64{1, 1<<64 - 1},
 	}
 	got, err := retrytopic.DecodeProgress(o.Mark(), want.Encode())
 	if err != nil {
@@ -284,6 +354,7 @@ func FuzzDecodeProgress(f *testing.F) {
 	o.Read(11)
 	o.Finish(11)
 	f.Add(int64(9), retrytopic.Progress{Offsets: o, Owner: 3, Trials: []retrytopic.Trial{{Offset: 9, Crashes: 1, Out: true}}}.Encode())
+	f.Add(int64(9), retrytopic.Progress{Offsets: o, Accused: []uint64{4}, BlamedBy: 1, Trials: []retrytopic.Trial{{Offset: 9, Crashes: 1, By: 1}}}.Encode())
 	f.Add(int64(0), "")
 	f.Add(int64(-1), "spillway1:AAAAAAAAAAAAAAAAAAAA")
 	f.Add(int64(1)<<62, "spillway1://////////////////////////8")

@@ -51,6 +51,9 @@ func suggest(a *Aggregate, j Judgement, standing Standing, now time.Time) []stri
 	if !ok {
 		adv = otherAdvice
 	}
+	if standing.State == Closed {
+		return []string{"Nothing: it is closed."}
+	}
 	if a.Signature == Overflow {
 		return []string{"Look at samples: these are many causes, or one whose texts a signature does not see through. Nothing is decided about them as one."}
 	}

@@ -203,6 +203,9 @@ func (l Timeline) MarshalJSON() ([]byte, error) {
 	return json.Marshal(list)
 }
 
+// mostStored is more messages than there are, and leaves room to count on.
+const mostStored = 1 << 50
+
 // UnmarshalJSON implements [json.Unmarshaler].
 func (l *Timeline) UnmarshalJSON(data []byte) error {
 	var list [][3]int64
@@ -211,7 +214,9 @@ func (l *Timeline) UnmarshalJSON(data []byte) error {
 	}
 	l.spans = nil
 	for _, s := range list {
-		l.add(span{min(s[0], s[1]), max(s[0], s[1]), max(s[2], 0)})
+		if n := min(s[2], mostStored); n > 0 {
+			l.add(span{min(s[0], s[1]), max(s[0], s[1]), n})
+		}
 	}
 	return nil
 }

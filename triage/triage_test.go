@@ -339,3 +339,19 @@ func FuzzAggregateFromJSON(f *testing.F) {
 		}
 	})
 }
+
+// A verdict's reason is true to the number: 57 of 100 are 57%, although
+// 0.57 * 100 is less in floating point.
+func TestShareIsTrueToTheNumbers(t *testing.T) {
+	t.Parallel()
+	for part := int64(1); part < 100; part++ {
+		var l triage.Timeline
+		l.Add(ago(10*day), part)
+		l.Add(ago(5*day), 100-part)
+		larger := max(part, 100-part)
+		want := fmt.Sprintf("%d%% of 100", larger)
+		if j := (triage.Thresholds{}).Judge(l, 100, now); larger > 50 && !strings.Contains(j.Reason, want) {
+			t.Errorf("%d and %d: %s: %s, want %s", part, 100-part, j.Verdict, j.Reason, want)
+		}
+	}
+}

@@ -140,7 +140,7 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 	days := l.days()
 	spread := fmt.Sprintf("on %s in %s, over %s", plural(int64(days), "day"), plural(int64(len(j.Episodes)), "episode"),
 		Span(last.Last.Sub(j.Episodes[0].First)))
-	one := fmt.Sprintf("%s of %s in one episode of %s", sharePercent(share), number(count), Span(length))
+	one := fmt.Sprintf("%s of %s in one episode of %s", sharePercent(main.Count, count), number(count), Span(length))
 	ended := "that ended " + Span(now.Sub(main.Last)) + " ago"
 	others := number(count-main.Count) + " besides"
 	// A second episode that goes on is more than stragglers: a replay of the first
@@ -185,11 +185,12 @@ func (t Thresholds) Judge(l Timeline, count int64, now time.Time) Judgement {
 }
 
 // sharePercent never says 100% of what is not all.
-func sharePercent(share float64) string {
-	if share == 1 {
+func sharePercent(part, all int64) string {
+	if part == all {
 		return "all"
 	}
-	return strconv.Itoa(int(share*100)) + "%"
+	// In integers: 0.57 * 100 is less than 57.
+	return strconv.FormatInt(part*100/all, 10) + "%"
 }
 
 func percent(x float64) string { return strconv.FormatFloat(x*100, 'f', -1, 64) + "%" }

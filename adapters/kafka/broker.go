@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -40,10 +41,10 @@ type broker struct {
 	addrs  []string
 	sarama *sarama.Config
 	tiers  retrytopic.Tiers
-	// owner tells this process from others in what is committed.
-	owner uint64
 	// messageMax is the cluster's limit of a message on a topic without its own.
 	messageMax int
+	// metadataMax is how many bytes of metadata the cluster takes with a position.
+	metadataMax atomic.Int64
 
 	client   sarama.Client
 	admin    sarama.ClusterAdmin
@@ -58,13 +59,14 @@ type broker struct {
 	tokens  map[consumerKey]chan struct{} // see tokenOf
 	renewed map[string]time.Time          // by topic: see renew
 	starts  map[start]int64               // see startAtEnd
+	owners  []uint64                      // names of this process: see owner
 	once    sync.Once
 }
 
 type consumerKey struct{ topic, group string }
 
 func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Broker, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka: configuration: %w", err)
 	}
 	addrs, sc, err := cfg.endpoint(p.URL)
@@ -73,9 +75,10 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	}
 	b := &broker{
 		cfg: cfg, names: p.Names.WithDefaults(), logger: p.Logger, addrs: addrs, sarama: sc,
-		tiers: retrytopic.DefaultTiers(), owner: newOwner(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
-		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{},
+		tiers: retrytopic.DefaultTiers(), alone: p.Alone, tokens: map[consumerKey]chan struct{}{},
+		places: places{out: map[*sarama.ConsumerMessage]place{}}, renewed: map[string]time.Time{}, starts: map[start]int64{}, owners: []uint64{newOwner()},
 	}
+	b.metadataMax.Store(retrytopic.MaxProgress)
 	if b.alone == nil {
 		b.alone = func(<-chan struct{}) (func(), bool) { return func() {}, true }
 	}
@@ -84,7 +87,7 @@ func open(ctx context.Context, cfg Config, p adapters.OpenParams) (adapters.Brok
 	}
 	connect := func() (struct{}, error) { return struct{}{}, b.connect() }
 	if _, err := boundedOr(ctx, connect, func(struct{}) { _ = b.Close(context.Background()) }); err != nil {
-		return nil, fmt.Errorf("kafka: connect: %w", err)
+		return nil, fmt.Errorf("kafka: connect: %w", explain(err, sc))
 	}
 	return b, nil
 }
@@ -113,11 +116,17 @@ func (b *broker) connect() (err error) {
 			err = errors.Join(err, b.client.Close())
 		}
 	}()
+	if err = b.checkVersions(); err != nil {
+		return err
+	}
 	if b.admin, err = sarama.NewClusterAdminFromClient(b.client); err != nil {
 		return err
 	}
 	b.topics = newTopics(b.cfg, b.admin)
 	b.messageMax = b.clusterLimit()
+	if n, ok := b.clusterSetting("offset.metadata.max.bytes"); ok && n < retrytopic.MaxProgress {
+		b.littleMetadata(n)
+	}
 	b.producer, err = newProducer(b.sarama, b.addrs)
 	return err
 }
@@ -151,6 +160,13 @@ func (b *broker) clusterSetting(name string) (n int, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// littleMetadata notes that the cluster takes less metadata than it does by default.
+func (b *broker) littleMetadata(most int) {
+	b.metadataMax.Store(int64(most))
+	b.logger.Warn("kafka: the cluster takes little metadata with positions: of what is finished above a message that is not, some may be handled again after a rebalance; set offset.metadata.max.bytes to 4096",
+		"bytes", most)
 }
 
 func (b *broker) Capabilities() adapters.Capabilities {
@@ -200,13 +216,18 @@ func (b *broker) Handoff(ctx context.Context, h adapters.Handoff) error {
 
 func (b *broker) handoff(ctx context.Context, h adapters.Handoff) error {
 	stream, held := b.names.Of(h.Stream, h.Consumer), h.Due
+	if at, ok := b.places.of(h.Record.Native); ok {
+		// Whoever has the partition decides: elsewhere it would be out of order.
+		if err := at.p.hold(ctx); err != nil {
+			return err
+		}
+		at.p.mu.Unlock()
+		if h.Stream == adapters.StreamRetry {
+			return b.keepInPlace(ctx, h, at)
+		}
+	}
 	switch h.Stream {
 	case adapters.StreamRetry:
-		if h.Consumer.Retry == adapters.RetryInPlace {
-			if at, ok := b.places.of(h.Record.Native); ok {
-				return b.keepInPlace(ctx, h, at)
-			}
-		}
 		now := time.Now()
 		stream = b.tierName(h.Consumer, b.tiers.Of(h.Due.Sub(now)))
 		// The chain hands off what is left of a longer delay.

@@ -11,7 +11,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/spillway-mq/spillway/adapters"
-	"github.com/spillway-mq/spillway/retrytopic"
 )
 
 // The rules of Check. Their names are frozen; docs/kafka.md explains them.
@@ -318,29 +317,24 @@ func (in *inspection) partition(ctx context.Context, tp topicPartition, id uint6
 		return 0, oldest, err
 	}
 	finished, _ := offsetsAt(pos, id, end)
-	if pos.offset < 0 {
-		finished = retrytopic.NewOffsets(begin)
-	}
 	taken, _ := offsetsAt(drained, id, end)
-	from := max(begin, finished.Mark(), taken.Mark())
+	from, left := unfinished(begin, end, finished, taken)
 	if from >= end {
 		return 0, oldest, nil
 	}
-	n = int(end - from)
-	for offset := from; offset < min(end, from+retrytopic.MaxSpan); offset++ {
-		if finished.Finished(offset) || taken.Finished(offset) {
-			n--
-		}
+	oldest, ok, err := in.timestamp(ctx, tp, from)
+	if err != nil || !ok {
+		return 0, oldest, err // nothing but marks of transactions
 	}
-	oldest, err = in.timestamp(ctx, tp, from)
-	return max(n, 0), oldest, err
+	return int(left), oldest, nil
 }
 
-// timestamp reads the message at an offset, or the first after it.
-func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset int64) (at time.Time, err error) {
+// timestamp reads the message at an offset, or the first after it; ok is false if
+// there is none.
+func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset int64) (at time.Time, ok bool, err error) {
 	pc, err := in.reader.ConsumePartition(tp.topic, tp.partition, offset)
 	if err != nil {
-		return at, err
+		return at, false, err
 	}
 	defer func() { err = errors.Join(err, pc.Close()) }()
 	idle := time.NewTimer(drainIdle)
@@ -348,17 +342,17 @@ func (in *inspection) timestamp(ctx context.Context, tp topicPartition, offset i
 	select {
 	case m := <-pc.Messages():
 		if m != nil {
-			at = m.Timestamp
+			return m.Timestamp, true, nil
 		}
 	case e := <-pc.Errors():
 		if e != nil {
-			return at, e
+			return at, false, e
 		}
 	case <-idle.C:
 	case <-ctx.Done():
-		return at, ctx.Err()
+		return at, false, ctx.Err()
 	}
-	return at, nil
+	return at, false, nil
 }
 
 // lapse warns of what the broker deletes soon.

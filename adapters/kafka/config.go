@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +26,18 @@ type Config struct {
 	// oldest offset for what has no position, no topics that appear by being
 	// asked for, at least version 2.4 of the protocol, and heartbeats at least
 	// twice a second, by which a member learns of a rebalance.
+	//
+	// The fields below that say the same come before it.
 	Sarama *sarama.Config
+	// ClientID is how brokers call this client in logs, metrics and quotas. Empty
+	// means that of Sarama, or "spillway".
+	ClientID string
+	// SessionTimeout is for how long a member may be silent before others get its
+	// partitions. Brokers bound it. Zero means that of Sarama, or 10 s.
+	SessionTimeout time.Duration
+	// TLS and SASL are for those who have files and passwords and no code.
+	TLS  TLS
+	SASL SASL
 	// Tracer wraps publishing and consuming, as in watermill-kafka. Hand-offs are
 	// not wrapped: they keep the trace of their message. Nil means none.
 	Tracer wkafka.SaramaTracer
@@ -126,9 +139,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names every problem at once.
-func (c Config) validate() error {
-	var errs []error
+// Validate reports every problem at once, each beginning with the name of its
+// field. [OpenerWith] does the same when it opens. Files are read then only.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	errs := slices.Concat(c.TLS.validate(), c.SASL.validate())
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -142,9 +157,12 @@ func (c Config) validate() error {
 	check(c.CommitInterval >= 10*time.Millisecond && c.CommitInterval <= time.Minute,
 		"CommitInterval is %s: must be from 10 ms to 1 minute", c.CommitInterval)
 	check(c.RevokeGrace > 0 && c.RevokeGrace <= maxRevokeGrace, "RevokeGrace is %s: must be positive, and at most %s", c.RevokeGrace, maxRevokeGrace)
-	check(c.Partitions >= 0 && c.Replication >= 0 && c.Replication <= 1<<14, "Partitions is %d and Replication is %d: neither may be negative", c.Partitions, c.Replication)
+	check(c.Partitions >= 0 && c.Partitions <= math.MaxInt32, "Partitions is %d: must be from 0 to %d", c.Partitions, math.MaxInt32)
+	check(c.Replication >= 0 && c.Replication <= math.MaxInt16, "Replication is %d: must be from 0 to %d", c.Replication, math.MaxInt16)
 	check(c.DeadLetterRetention >= time.Hour, "DeadLetterRetention is %s: must be at least an hour", c.DeadLetterRetention)
 	check(c.RetryRetention >= 2*time.Hour, "RetryRetention is %s: must be at least twice the longest tier, 2 hours", c.RetryRetention)
+	check(c.SessionTimeout == 0 || c.SessionTimeout >= time.Second && c.SessionTimeout <= 30*time.Minute,
+		"SessionTimeout is %s: must be from 1 second to 30 minutes", c.SessionTimeout)
 	check(c.PublishTimeout > 0, "PublishTimeout is %s: must be positive", c.PublishTimeout)
 	return errors.Join(errs...)
 }
@@ -174,12 +192,14 @@ func (c Config) endpoint(u *url.URL) (addrs []string, sc *sarama.Config, err err
 	if !sc.Version.IsAtLeast(sarama.V2_4_0_0) {
 		sc.Version = sarama.V2_4_0_0
 	}
+	sc.ClientID = cmp.Or(c.ClientID, sc.ClientID)
+	sc.Consumer.Group.Session.Timeout = cmp.Or(c.SessionTimeout, sc.Consumer.Group.Session.Timeout)
 	sc.Metadata.AllowAutoTopicCreation = false
 	sc.Consumer.Return.Errors = true
 	sc.Consumer.Offsets.AutoCommit.Enable = false
 	sc.Consumer.Offsets.Initial = sarama.OffsetOldest
 	sc.Consumer.Group.ResetInvalidOffsets = true
-	sc.Consumer.Group.Heartbeat.Interval = min(sc.Consumer.Group.Heartbeat.Interval, heartbeat)
+	sc.Consumer.Group.Heartbeat.Interval = min(sc.Consumer.Group.Heartbeat.Interval, heartbeat, sc.Consumer.Group.Session.Timeout/3)
 	// On one connection, what coordinates waits behind what is fetched.
 	sc.Consumer.MaxWaitTime = min(sc.Consumer.MaxWaitTime, fetchWait)
 	// The leader of a topic that is just being created is not long in coming.
@@ -189,16 +209,8 @@ func (c Config) endpoint(u *url.URL) (addrs []string, sc *sarama.Config, err err
 		sc.Net.MaxOpenRequests = max(sc.Net.MaxOpenRequests, 5)
 	}
 
-	if u.Scheme == "kafkas" {
-		sc.Net.TLS.Enable = true
-	}
-	if u.User != nil {
-		sc.Net.SASL.Enable = true
-		sc.Net.SASL.User = u.User.Username()
-		sc.Net.SASL.Password, _ = u.User.Password()
-		if sc.Net.SASL.Mechanism == "" {
-			sc.Net.SASL.Mechanism = sarama.SASLTypePlaintext
-		}
+	if err := errors.Join(c.TLS.apply(sc, u.Scheme == "kafkas"), c.SASL.apply(sc, u.User)); err != nil {
+		return nil, nil, err
 	}
 	for addr := range strings.SplitSeq(u.Host, ",") {
 		if addr == "" {

@@ -21,22 +21,22 @@ import (
 const urlVariable = "SPILLWAY_TEST_KAFKA"
 
 // fake starts an in-process cluster.
-func fake(t testing.TB) string {
+func fake(t testing.TB, opts ...kfake.Opt) string {
 	t.Helper()
-	_, rawURL := fakeCluster(t, nil)
+	_, rawURL := fakeCluster(t, nil, opts...)
 	return rawURL
 }
 
 // fakeCluster starts an in-process cluster with settings of its own, for tests
 // that interfere.
-func fakeCluster(t testing.TB, settings map[string]string) (c *kfake.Cluster, rawURL string) {
+func fakeCluster(t testing.TB, settings map[string]string, opts ...kfake.Opt) (c *kfake.Cluster, rawURL string) {
 	t.Helper()
 	all := map[string]string{"group.initial.rebalance.delay.ms": "0"}
 	maps.Copy(all, settings)
-	c, err := kfake.NewCluster(
+	c, err := kfake.NewCluster(append(opts,
 		kfake.NumBrokers(1), kfake.DefaultNumPartitions(3),
 		kfake.GroupMinSessionTimeout(500*time.Millisecond), kfake.BrokerConfigs(all),
-	)
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}

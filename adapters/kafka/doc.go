@@ -1,5 +1,6 @@
-// Package kafka is the adapter for Apache Kafka, from version 2.4. Its tests run
-// on 4.1.1 and on kfake.
+// Package kafka is the adapter for Apache Kafka, from version 2.4; a cluster that
+// lacks a request that is needed is refused with a [VersionError]. Its tests run on
+// 4.1.1, and on kfake, also as it answers like 2.4.
 //
 // # Terms
 //
@@ -67,7 +68,11 @@
 // counts one crash; the next owner is careful until it has passed all that was
 // written by then: it commits what it hands out before it does, with up to 48
 // messages ahead, and none ahead of those that have two crashes, so that the third
-// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers count nothing.
+// is exact. In the suspect stream every one is. Restarts, rebalances and long handlers
+// count nothing. A process that was paused or cut off for longer than its session
+// says so when it comes back, and what was counted because of it is taken back; the
+// verdict on a suspect waits for another time-out of the session. docs/kafka.md has
+// the rule, and what it cannot tell.
 //
 // # Ordering
 //
@@ -78,7 +83,9 @@
 // With adapters.RetryInPlace nothing passes a message that waits: it keeps its
 // place, and those of its key behind it wait too, while other keys go on. Its
 // attempts are counted in a compacted topic, <topic>.<group>.retry.inplace, which
-// whoever gets the partition reads; so they survive restarts. Of the limits: all
+// whoever gets the partition reads; so they survive restarts. What is decided about a
+// message after its partition went to another member is not carried out: hand-offs
+// fail with adapters.ErrClosed. Of the limits: all
 // that waits, and all that waits behind it, counts for [Config].Window, and the
 // whole partition waits when 16,384 messages lie behind the oldest one. What is
 // parked, suspected or replayed has left its place, and comes back, and is
@@ -103,11 +110,8 @@
 // Drain reads a stream in the name of the group <stream>.drain and commits there
 // what was taken. Consumers and drains of one stream leave out what the other has
 // finished; while a consumer runs, what is due within five seconds is left to it.
-// Two drains of one stream at a time read the same. The broker also has
-//
-//	Peek(ctx context.Context, stream string, fn func(context.Context, adapters.Record) error) error
-//
-// which reads the same and takes nothing.
+// Two drains of one stream at a time read the same. Peek reads the same and takes
+// nothing, and Count says from positions alone how much there is.
 //
 // # Why a loop of our own
 //
@@ -117,6 +121,6 @@
 // # Defaults
 //
 // See [Config]. A URL has the form kafka://user:password@host:9092,host:9092 or
-// kafkas://, with TLS; a user means SASL PLAIN unless [Config].Sarama says
-// otherwise. There are no options in the URL.
+// kafkas://, with TLS; a user means SASL PLAIN unless [Config].SASL or
+// [Config].Sarama says otherwise. There are no options in the URL.
 package kafka

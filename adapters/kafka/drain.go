@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,127 @@ func (b *broker) Peek(ctx context.Context, stream string, fn func(context.Contex
 	return nil
 }
 
+// Count implements adapters.Counter. It asks for positions and reads nothing, so
+// what transactions leave beside messages counts, and so does what a drain leaves
+// to a consumer because it is due within seconds. What waits in a consumer's
+// memory counts, as it does for Drain.
+func (b *broker) Count(ctx context.Context, stream string) (int64, error) {
+	n, err := b.count(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("kafka: count %q: %w", stream, err)
+	}
+	return n, nil
+}
+
+func (b *broker) count(ctx context.Context, stream string) (n int64, err error) {
+	streams, consumed := b.topicsOf(stream)
+	found, err := b.found(ctx, stream, streams, consumed)
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range found {
+		drained, read, err := b.takenOf(ctx, stream, k, consumed)
+		if err != nil {
+			return 0, err
+		}
+		begins, ends, err := b.bounds(ctx, k)
+		if err != nil {
+			return 0, err
+		}
+		for tp, pos := range drained {
+			taken, _ := offsetsAt(pos, k.id, ends[tp])
+			finished, _ := offsetsAt(read[tp], k.id, ends[tp])
+			_, left := unfinished(begins[tp], ends[tp], taken, finished)
+			n += left
+		}
+	}
+	return n, nil
+}
+
+// found are the topics of a stream that exist.
+func (b *broker) found(ctx context.Context, stream string, streams []string, consumed bool) (map[string]known, error) {
+	found, err := b.topics.findAll(ctx, streams)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 && !consumed { // what is consumed is created when there is something for it
+		return nil, &TopicError{Topic: candidates(stream)[0], Hint: "it is created when its consumer starts"}
+	}
+	return found, nil
+}
+
+// takenOf are the positions of drains in a topic of a stream, and those of its
+// consumer, if it has one.
+func (b *broker) takenOf(ctx context.Context, stream string, k known, consumed bool) (drained, read map[topicPartition]position, err error) {
+	all := map[string][]int32{k.topic: upTo(k.partitions)}
+	if drained, err = b.positions(ctx, drainGroup(stream), all); err != nil || !consumed {
+		return drained, nil, err
+	}
+	read, err = b.positions(ctx, stream, all)
+	return drained, read, err
+}
+
+// bounds are the first offsets of a topic's partitions, and those behind the last
+// ones.
+func (b *broker) bounds(ctx context.Context, k known) (begins, ends map[topicPartition]int64, err error) {
+	at := func(where int64) (map[topicPartition]int64, error) {
+		ask := map[int32]int64{}
+		for n := range k.partitions {
+			ask[n] = where
+		}
+		got, err := bounded(ctx, func() (map[string]map[int32]*sarama.OffsetResult, error) {
+			return b.admin.ListOffsets(map[string]map[int32]int64{k.topic: ask}, nil)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("offsets of topic %q: %w", k.topic, err)
+		}
+		all := map[topicPartition]int64{}
+		for n, r := range got[k.topic] {
+			if r.Err != nil && !errors.Is(r.Err, sarama.ErrNoError) {
+				return nil, fmt.Errorf("offsets of partition %d of topic %q: %w", n, k.topic, r.Err)
+			}
+			all[topicPartition{k.topic, n}] = r.Offset
+		}
+		return all, nil
+	}
+	// Of a topic that is new, or whose leader has just moved, not every broker knows.
+	for try := range leaderTries {
+		if begins, err = at(sarama.OffsetOldest); err == nil {
+			ends, err = at(sarama.OffsetNewest)
+		}
+		if err == nil || try == leaderTries-1 || !isMoving(err) {
+			break
+		}
+		sleep(ctx, minPause)
+		_, _ = bounded(ctx, func() (struct{}, error) { return struct{}{}, b.client.RefreshMetadata(k.topic) })
+	}
+	return begins, ends, err
+}
+
+const leaderTries = 20
+
+// isMoving reports that a partition has another leader soon.
+func isMoving(err error) bool {
+	return errors.Is(err, sarama.ErrNotLeaderForPartition) || errors.Is(err, sarama.ErrLeaderNotAvailable) ||
+		errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrReplicaNotAvailable)
+}
+
+// unfinished counts the offsets of a partition that nobody has finished, and says
+// where they begin.
+func unfinished(begin, end int64, by ...*retrytopic.Offsets) (from, n int64) {
+	from = begin
+	for _, o := range by {
+		from = max(from, o.Mark())
+	}
+	n = max(0, end-from)
+	for offset := from; offset < min(end, from+retrytopic.MaxSpan); offset++ {
+		if slices.ContainsFunc(by, func(o *retrytopic.Offsets) bool { return o.Finished(offset) }) {
+			n--
+		}
+	}
+	return from, n
+}
+
 // matches reports whether a stream has the form of a template.
 func matches(template, stream string) bool {
 	head, tail := template[:strings.IndexByte(template, '{')], template[strings.LastIndexByte(template, '}')+1:]
@@ -99,15 +221,9 @@ type scanner struct {
 
 func (b *broker) scan(ctx context.Context, stream string, take bool, most int, fn func(context.Context, []adapters.Record) error) (err error) {
 	streams, consumed := b.topicsOf(stream)
-	found, err := b.topics.findAll(ctx, streams)
-	if err != nil {
+	found, err := b.found(ctx, stream, streams, consumed)
+	if err != nil || len(found) == 0 {
 		return err
-	}
-	if len(found) == 0 {
-		if consumed {
-			return nil // nothing was ever written to it
-		}
-		return &TopicError{Topic: candidates(stream)[0], Hint: "it is created when its consumer starts"}
 	}
 	s := &scanner{b: b, stream: stream, take: take, most: most, fn: fn}
 	if consumed {
@@ -124,19 +240,12 @@ func (b *broker) scan(ctx context.Context, stream string, take bool, most int, f
 		if !ok {
 			continue
 		}
-		all := map[string][]int32{k.topic: upTo(k.partitions)}
-		drained, err := b.positions(ctx, drainGroup(stream), all)
+		drained, read, err := b.takenOf(ctx, stream, k, consumed)
 		if err != nil {
 			return err
 		}
 		if take {
 			if err := b.renew(ctx, drainGroup(stream), k.topic, drained); err != nil {
-				return err
-			}
-		}
-		var read map[topicPartition]position
-		if consumed {
-			if read, err = b.positions(ctx, stream, all); err != nil {
 				return err
 			}
 		}
@@ -242,7 +351,7 @@ func (s *scanner) partition(ctx context.Context, tp topicPartition, id uint64, d
 		// Also when ctx has ended: fn has these.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coordination)
 		defer cancel()
-		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner, Topic: id}.Encode()}
+		pos := position{taken.Mark(), retrytopic.Progress{Offsets: taken, Owner: s.b.owner(), Topic: id}.EncodeWithin(int(s.b.metadataMax.Load()))}
 		return s.b.commit(ctx, drainGroup(s.stream), "", sarama.GroupGenerationUndefined, map[topicPartition]position{tp: pos})
 	}
 	defer func() { err = errors.Join(err, commit()) }()
@@ -352,3 +461,9 @@ func (b *batch) flush(ctx context.Context) error {
 	b.records, b.offsets = nil, b.offsets[:0]
 	return nil
 }
+
+var (
+	_ adapters.BatchDrainer = (*broker)(nil)
+	_ adapters.Counter      = (*broker)(nil)
+	_ adapters.Peeker       = (*broker)(nil)
+)

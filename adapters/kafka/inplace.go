@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,7 +115,9 @@ func (b *broker) keepInPlace(ctx context.Context, h adapters.Handoff, at place) 
 	if err != nil {
 		return err
 	}
-	at.p.mu.Lock()
+	if err := at.p.hold(ctx); err != nil {
+		return err
+	}
 	defer at.p.mu.Unlock()
 	at.e.again = k
 	return nil
@@ -126,33 +130,90 @@ func (b *broker) dropPlace(c adapters.Consumer, m *sarama.ConsumerMessage) {
 	_, _ = b.writePlace(ctx, c, m, nil)
 }
 
-// readPlaces reads the states of what is not finished in a partition.
-func (b *broker) readPlaces(ctx context.Context, p *partition) (map[int64]*kept, error) {
-	found, ok, err := b.topics.find(ctx, b.placesName(p.r.s.c))
-	if err != nil || !ok {
-		return nil, err
+const (
+	// placesTime bounds the reading of all states at the beginning of a session, and
+	// placesAtOnce of how many partitions they are read side by side.
+	placesTime   = 30 * time.Second
+	placesAtOnce = 32
+)
+
+// loadPlaces reads the states of what is not finished in partitions.
+func (r *reader) loadPlaces(ctx context.Context, parts []*partition) (err error) {
+	if r.stream != adapters.StreamMain || r.s.c.Retry != adapters.RetryInPlace || len(parts) == 0 {
+		return nil
 	}
-	states := map[int64]*kept{}
-	prefix := placeKey(p.partition, 0)
-	prefix = prefix[:len(prefix)-1]
-	err = b.readAll(ctx, topicPartition{found.topic, p.partition % found.partitions}, func(m *sarama.ConsumerMessage) {
-		text, ok := strings.CutPrefix(string(m.Key), prefix)
+	ctx, cancel := context.WithTimeout(ctx, placesTime)
+	defer cancel()
+	found, ok, err := r.b.topics.find(ctx, r.b.placesName(r.s.c))
+	if err != nil || !ok {
+		return err
+	}
+	consumer, err := r.b.newConsumer(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, consumer.Close()) }()
+	shared := map[int32][]*partition{} // by the partition that their states are in
+	for _, p := range parts {
+		n := p.partition % found.partitions
+		shared[n] = append(shared[n], p)
+	}
+	return each(placesAtOnce, slices.Collect(maps.Keys(shared)), func(n int32) error {
+		return r.b.readPlaces(ctx, consumer, topicPartition{found.topic, n}, shared[n])
+	})
+}
+
+// each calls fn for all of a list, some at once.
+func each[T any](atOnce int, list []T, fn func(T) error) error {
+	errs := make([]error, len(list))
+	slots := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for i, v := range list {
+		slots <- struct{}{}
+		wg.Go(func() {
+			errs[i] = fn(v)
+			<-slots
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// readPlaces reads the states of what is not finished in partitions.
+func (b *broker) readPlaces(ctx context.Context, consumer sarama.Consumer, at topicPartition, of []*partition) error {
+	states := map[string]map[int64]*kept{}
+	parts := map[string]*partition{}
+	for _, p := range of {
+		key := strconv.Itoa(int(p.partition))
+		parts[key], states[key] = p, map[int64]*kept{}
+	}
+	err := b.readAll(ctx, consumer, at, func(m *sarama.ConsumerMessage) {
+		key, text, _ := strings.Cut(string(m.Key), "/")
+		p := parts[key]
 		offset, err := strconv.ParseInt(text, 10, 64)
-		if !ok || err != nil || p.offsets.Finished(offset) {
+		if p == nil || err != nil || p.offsets.Finished(offset) {
 			return
 		}
 		var k kept
 		if m.Value == nil || json.Unmarshal(m.Value, &k) != nil {
-			delete(states, offset)
+			delete(states[key], offset)
 			return
 		}
-		states[offset] = &k
+		states[key][offset] = &k
 	})
-	return states, err
+	if err != nil {
+		return fmt.Errorf("what waits in place, in partition %d of topic %q: %w", at.partition, at.topic, err)
+	}
+	for key, p := range parts {
+		p.mu.Lock()
+		p.kept = states[key]
+		p.mu.Unlock()
+	}
+	return nil
 }
 
 // readAll reads what lies in a partition now.
-func (b *broker) readAll(ctx context.Context, tp topicPartition, fn func(*sarama.ConsumerMessage)) (err error) {
+func (b *broker) readAll(ctx context.Context, consumer sarama.Consumer, tp topicPartition, fn func(*sarama.ConsumerMessage)) (err error) {
 	end, err := bounded(ctx, func() (int64, error) { return b.client.GetOffset(tp.topic, tp.partition, sarama.OffsetNewest) })
 	if err != nil {
 		return err
@@ -161,11 +222,6 @@ func (b *broker) readAll(ctx context.Context, tp topicPartition, fn func(*sarama
 	if err != nil || start >= end {
 		return err
 	}
-	consumer, err := b.newConsumer(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, consumer.Close()) }()
 	pc, err := consumer.ConsumePartition(tp.topic, tp.partition, start)
 	if err != nil {
 		return err

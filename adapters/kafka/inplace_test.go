@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -195,4 +196,113 @@ func TestRetryInPlaceNeedsAnOrder(t *testing.T) {
 	if err := b.broker.Ensure(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
 		t.Errorf("ensure: %v, want ErrUnsupported", err)
 	}
+}
+
+// What is decided about a message after its partition was lost is not carried out:
+// whoever has the partition decides. A retry elsewhere would be a second copy, and
+// out of order.
+func TestLostPartitionHandsOffNothing(t *testing.T) {
+	t.Parallel()
+	onBoth(t, kafka.Config{}, func(b *bench) {
+		c := b.consumer(2)
+		c.Retry = adapters.RetryInPlace
+		if err := b.broker.Ensure(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+		s := b.subscribe(b.broker, c)
+		b.publish(c.Topic, 1)
+		d := b.next(s)
+		b.close(s) // the partition goes
+		for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamDeadLetter} {
+			err := b.broker.Handoff(testContext(b), adapters.Handoff{
+				Consumer: c, Stream: stream, Record: d.Record, Due: time.Now().Add(time.Second),
+				State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
+			})
+			if !errors.Is(err, adapters.ErrClosed) {
+				b.Errorf("hand-off to %s: %v, want ErrClosed", stream, err)
+			}
+		}
+		if err := d.Settler.Ack(b.Context(), d); err == nil {
+			b.Error("the ack was carried out")
+		}
+		next := b.subscribe(b.open(), c)
+		if again := b.next(next); again.ID != d.ID || again.Stream != adapters.StreamMain {
+			b.Errorf("the next owner got %s from %s, want the message as it was", again.ID, again.Stream)
+		} else {
+			b.ack(again)
+		}
+		b.quiet(next, 1500*time.Millisecond)
+		for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamDeadLetter} {
+			if left := b.drain(of(stream, c)); len(left) > 0 {
+				b.Errorf("%q in the stream %s, want nothing", idsOf(left), stream)
+			}
+		}
+	})
+}
+
+// slowDialer is a network on which connections take their time.
+type slowDialer struct{ net.Dialer }
+
+func (d slowDialer) Dial(network, addr string) (net.Conn, error) {
+	<-time.After(100 * time.Millisecond)
+	return d.Dialer.Dial(network, addr)
+}
+
+// However many partitions a member gets, it reads what waits in them in time.
+func TestRetryInPlaceInManyPartitions(t *testing.T) {
+	t.Parallel()
+	const n = 120
+	// On the fake: a shared broker has other things to do than to make 600 partitions.
+	b := setup(t, fake(t), kafka.Config{Partitions: n})
+	c := b.consumer(n)
+	c.Retry = adapters.RetryInPlace
+	if err := b.broker.Ensure(b.Context(), c); err != nil {
+		b.Fatal(err)
+	}
+	producer, err := sarama.NewSyncProducerFromClient(manual{b.client})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = producer.Close() }()
+	for i := range n {
+		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: c.Topic, Partition: int32(i), Value: sarama.StringEncoder("x")}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := b.subscribe(b.broker, c)
+	var handedOff sync.WaitGroup
+	for range n {
+		d := b.next(s)
+		handedOff.Go(func() {
+			b.handoff(adapters.Handoff{
+				Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(time.Second),
+				State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
+			})
+		})
+	}
+	handedOff.Wait()
+	b.close(s) // without an ack: what was handed off counts
+	cfg := b.cfg
+	sc := *cfg.Sarama
+	sc.Net.Proxy.Enable, sc.Net.Proxy.Dialer = true, slowDialer{}
+	cfg.Sarama = &sc
+	s = b.subscribe(b.openWith(cfg), c)
+	began := time.Now()
+	for range n {
+		d := b.next(s)
+		if d.Stream != adapters.StreamRetry {
+			b.Errorf("the message of partition %d came from %s, want its second attempt", *d.Position.Partition, d.Stream)
+		}
+		b.ack(d)
+	}
+	b.Logf("%d partitions after %s", n, time.Since(began))
+}
+
+// manual is a client whose producers write to the partition that they are told.
+type manual struct{ sarama.Client }
+
+func (m manual) Config() *sarama.Config {
+	sc := *m.Client.Config()
+	sc.Producer.Partitioner = sarama.NewManualPartitioner
+	return &sc
 }

@@ -25,6 +25,8 @@ const (
 	// exactFrom is how many crashes make a message worth a commit of its own: what
 	// is committed ahead, and not handed out, is counted without cause.
 	exactFrom = 2
+	// convictFrom is how many crashes make the next hand-out of a suspect its verdict.
+	convictFrom = 3
 )
 
 // errLost means that the broker delivers a message again.
@@ -89,6 +91,10 @@ type partition struct {
 	until   int64
 	blamed  int64 // offsets below it may have been in a process that crashed
 	trials  map[int64]retrytopic.Trial
+	accused []uint64 // owners that may be heard of again: see accuse
+	// blamedBy is the bit of the owner because of whom blamed is.
+	blamedBy uint8
+	verdicts time.Time // those with convictFrom crashes wait until then
 
 	version  uint64 // of all that is committed
 	stored   uint64 // the version that is
@@ -113,17 +119,7 @@ func another(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 func (p *partition) load(ctx context.Context, pos position) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.place(ctx, pos); err != nil || !p.inPlace {
-		return err
-	}
-	states, err := p.r.b.readPlaces(ctx, p)
-	if err != nil {
-		return fmt.Errorf("what waits in place in partition %d of topic %q: %w", p.partition, p.topic, err)
-	}
-	if states != nil {
-		p.kept = states
-	}
-	return nil
+	return p.place(ctx, pos)
 }
 
 // place finds out what is finished. The lock is held.
@@ -159,16 +155,25 @@ func (p *partition) place(ctx context.Context, pos position) error {
 		return nil
 	}
 	p.offsets = progress.Offsets
-	crashed := progress.Running && progress.Owner != p.r.b.owner
+	crashed := progress.Running && !p.r.b.isMe(progress.Owner)
+	p.accused = progress.Accused
+	var by uint8
+	if crashed {
+		by = p.accuse(progress)
+	}
 	for _, t := range progress.Trials {
 		if t.Out && crashed {
 			t.Crashes++
+			t.By |= by
 		}
 		if t.Out = false; t.Crashes > 0 {
 			p.trials[t.Offset] = t
 		}
 	}
-	p.blamed, p.until = progress.Blamed, progress.Until
+	p.blamed, p.blamedBy, p.until = progress.Blamed, progress.BlamedBy, progress.Until
+	if len(p.accused) > 0 {
+		p.verdicts = time.Now().Add(p.r.b.sarama.Consumer.Group.Session.Timeout)
+	}
 	if p.r.stream != adapters.StreamSuspect {
 		p.careful = crashed || len(p.trials) > 0 || p.until > 0
 	}
@@ -177,9 +182,9 @@ func (p *partition) place(ctx context.Context, pos position) error {
 	}
 	p.until = end
 	if !progress.Careful {
-		p.blamed = min(end, pos.offset+retrytopic.MaxSpan)
+		p.blamed, p.blamedBy = min(end, pos.offset+retrytopic.MaxSpan), by
 	}
-	p.r.b.logger.Warn("kafka: the process that held a partition has ended without letting go: what it may have been handling is watched",
+	p.r.b.logger.Warn("kafka: the process that held a partition has ended without letting go, or is not heard of: what it may have been handling is watched",
 		"topic", p.topic, "partition", p.partition, "offset", pos.offset)
 	return nil
 }
@@ -207,9 +212,10 @@ func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool)
 	if p.state != live || !final && p.stored == p.version {
 		return position{}, 0, false
 	}
-	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner, Topic: p.id, Running: !final, Careful: p.careful}
+	progress := retrytopic.Progress{Offsets: p.offsets, Owner: p.r.b.owner(), Topic: p.id, Running: !final, Careful: p.careful}
 	if p.careful {
-		progress.Blamed, progress.Until = p.blamed, p.until
+		progress.Blamed, progress.BlamedBy, progress.Until = p.blamed, p.blamedBy, p.until
+		progress.Accused = p.accused
 	}
 	for _, t := range p.trials {
 		if final {
@@ -220,7 +226,7 @@ func (p *partition) snapshot(final bool) (pos position, version uint64, ok bool)
 		}
 	}
 	slices.SortFunc(progress.Trials, func(a, b retrytopic.Trial) int { return int(a.Offset - b.Offset) })
-	return position{p.offsets.Mark(), progress.Encode()}, p.version, true
+	return position{p.offsets.Mark(), progress.EncodeWithin(int(p.r.b.metadataMax.Load()))}, p.version, true
 }
 
 func (p *partition) committed(pos position, version uint64) {
@@ -295,10 +301,28 @@ func (p *partition) lose() {
 	if p.state == suspended {
 		close(p.resolved)
 	}
-	p.state = lost
-	for _, e := range p.out {
-		p.r.b.places.remove(e)
+	p.state = lost // what is out stays known by its place until it is settled
+}
+
+// hold returns with the lock held when it is known whose partition it is; with an
+// error, and without the lock, if it is not this process's any more.
+func (p *partition) hold(ctx context.Context) error {
+	p.mu.Lock()
+	for p.state == suspended {
+		resolved := p.resolved
+		p.mu.Unlock()
+		select {
+		case <-resolved:
+		case <-ctx.Done():
+			return errors.Join(errLost, ctx.Err())
+		}
+		p.mu.Lock()
 	}
+	if p.state == lost {
+		p.mu.Unlock()
+		return errLost
+	}
+	return nil
 }
 
 // drainable reports that something could be drained.
@@ -350,7 +374,7 @@ func (p *partition) finish(offset int64) {
 	delete(p.trials, offset)
 	p.version++
 	if p.careful && p.r.stream != adapters.StreamSuspect && len(p.trials) == 0 && len(p.ahead) == 0 && p.offsets.Mark() >= p.until {
-		p.careful, p.blamed, p.until = false, 0, 0
+		p.careful, p.blamed, p.blamedBy, p.until, p.accused = false, 0, 0, 0, nil
 	}
 }
 
@@ -503,6 +527,9 @@ func (p *partition) accept(m *sarama.ConsumerMessage) {
 	p.bytes += e.size
 	if p.r.stream != adapters.StreamMain {
 		e.due = heldUntil(m, maxHeld)
+		if p.r.stream == adapters.StreamSuspect && e.due.Before(p.verdicts) && p.crashes(m.Offset) >= convictFrom {
+			e.due = p.verdicts
+		}
 		p.push(e)
 		return
 	}
@@ -658,7 +685,9 @@ func (p *partition) disarm() {
 
 // try notes that an offset is about to be handed out. The lock is held.
 func (p *partition) try(offset int64) {
-	p.trials[offset] = retrytopic.Trial{Offset: offset, Crashes: p.crashes(offset), Out: true}
+	t := p.trial(offset)
+	t.Out = true
+	p.trials[offset] = t
 	p.version++
 }
 
@@ -752,14 +781,15 @@ func isDue(due time.Time) bool { return due.IsZero() || !due.After(time.Now()) }
 
 // crashes is how many processes ended while they handled an offset. The lock is
 // held.
-func (p *partition) crashes(offset int64) int {
-	if t, ok := p.trials[offset]; ok {
-		return t.Crashes
+func (p *partition) crashes(offset int64) int { return p.trial(offset).Crashes }
+
+// trial is what is known of an offset. The lock is held.
+func (p *partition) trial(offset int64) retrytopic.Trial {
+	t, ok := p.trials[offset]
+	if t.Offset = offset; !ok && offset < p.blamed {
+		t.Crashes, t.By = 1, p.blamedBy
 	}
-	if offset < p.blamed {
-		return 1
-	}
-	return 0
+	return t
 }
 
 // send hands out a message, unless the session or the subscription ends first. The
@@ -824,22 +854,15 @@ func (p *partition) unpop(e *entry) {
 // settle finishes a message, or puts it back. Between two sessions it waits for
 // whose partition it is.
 func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
-	p.mu.Lock()
-	for p.state == suspended {
-		resolved := p.resolved
-		p.mu.Unlock()
-		select {
-		case <-resolved:
-		case <-ctx.Done():
-			return errors.Join(errLost, ctx.Err())
-		}
-		p.mu.Lock()
+	if err := p.hold(ctx); err != nil {
+		p.leavePlace(e)
+		return err
 	}
-	if p.state == lost || p.out[e.msg.Offset] != e {
+	p.leavePlace(e)
+	if p.out[e.msg.Offset] != e {
 		p.mu.Unlock()
 		return errLost
 	}
-	p.leavePlace(e)
 	waited := e.kept != nil
 	switch {
 	case finished && e.again != nil:
@@ -880,7 +903,7 @@ func (p *partition) settle(ctx context.Context, e *entry, finished bool) error {
 	return nil
 }
 
-// leavePlace ends a hand-out's being known by its place. The lock is held.
+// leavePlace ends a hand-out's being known by its place.
 func (p *partition) leavePlace(e *entry) {
 	if p.inPlace {
 		p.r.b.places.remove(e)

@@ -20,6 +20,8 @@ const (
 	topicPoll = 5 * time.Second
 	// coordination bounds each exchange with a coordinator.
 	coordination = 10 * time.Second
+	// minMetadata has room for who holds a partition.
+	minMetadata = 64
 	// shortest and longest pause after a failure.
 	minPause, maxPause = 100 * time.Millisecond, 5 * time.Second
 )
@@ -45,6 +47,7 @@ type reader struct {
 	attempted chan struct{} // closed and replaced after each commit
 	end       context.CancelFunc
 	ended     chan struct{}
+	unsaid    map[topicPartition][]uint64 // see testify
 }
 
 func newReader(s *subscription, stream adapters.Stream, group string, streams []string) *reader {
@@ -155,6 +158,7 @@ func (r *reader) join(ctx context.Context) (err error) {
 		err := group.Consume(session, slices.Sorted(maps.Keys(topics)), handler)
 		leave()
 		<-watched
+		r.testify()
 		if err != nil {
 			return err
 		}
@@ -253,11 +257,15 @@ func (r *reader) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	r.member = sess
 	r.mu.Unlock()
-	for _, p := range fresh {
-		if err := p.load(ctx, positions[p.topicPartition]); err != nil {
-			return err
-		}
+	if err := each(placesAtOnce, fresh, func(p *partition) error { return p.load(ctx, positions[p.topicPartition]) }); err != nil {
+		return err
 	}
+	if err := r.loadPlaces(sess.Context(), fresh); err != nil {
+		return err
+	}
+	ctx, again := context.WithTimeout(sess.Context(), coordination)
+	defer again()
+	r.hear(ctx)
 	if err := r.refreshDrained(ctx, nil); err != nil {
 		return err
 	}
@@ -302,6 +310,9 @@ func (r *reader) Cleanup(sarama.ConsumerGroupSession) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxRevokeGrace)
 	defer cancel()
 	err := r.flush(ctx, true)
+	if err != nil {
+		r.cutOff() // others have to believe that this process has crashed
+	}
 	closing := isClosed(r.s.closing)
 	defer r.tell()
 	r.mu.Lock()
@@ -319,6 +330,7 @@ func (r *reader) Cleanup(sarama.ConsumerGroupSession) error {
 // abandon gives up what is still unsettled.
 func (r *reader) abandon() {
 	defer r.tell()
+	r.testify()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for tp, p := range r.parts {
@@ -352,7 +364,10 @@ func (r *reader) commits(ctx context.Context) {
 		case <-r.kick:
 		case <-tick.C:
 		case <-look.C:
-			step = func(ctx context.Context) error { return r.refreshDrained(ctx, (*partition).drainable) }
+			step = func(ctx context.Context) error {
+				r.hear(ctx)
+				return r.refreshDrained(ctx, (*partition).drainable)
+			}
 		}
 		short, cancel := context.WithTimeout(ctx, coordination)
 		err := step(short)
@@ -367,6 +382,19 @@ func (r *reader) commits(ctx context.Context) {
 
 // flush commits what has changed. With final it says that this process lets go.
 func (r *reader) flush(ctx context.Context, final bool) error {
+	for {
+		err := r.flushOnce(ctx, final)
+		if most := r.b.metadataMax.Load(); !errors.Is(err, sarama.ErrOffsetMetadataTooLarge) || most == 0 {
+			return err
+		} else if most /= 2; most >= minMetadata {
+			r.b.littleMetadata(int(most)) // it did not say how much it takes
+		} else {
+			r.b.littleMetadata(0)
+		}
+	}
+}
+
+func (r *reader) flushOnce(ctx context.Context, final bool) error {
 	select {
 	case r.flushing <- struct{}{}:
 		defer func() { <-r.flushing }()

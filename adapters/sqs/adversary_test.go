@@ -70,11 +70,13 @@ func TestLeaseLostDuringAHandoff(t *testing.T) {
 				)
 				b.publish("orders", "a", nil)
 				time.Sleep(18 * time.Second)
+				synctest.Wait()
 				if got := b.where("a"); calls != 1 || strings.Join(got, " ") != tc.want {
 					t.Errorf("after %d calls it is in %v, want %s", calls, got, tc.want)
 				}
 				b.fake.ClearFaults()
 				time.Sleep(30 * time.Minute)
+				synctest.Wait()
 				if got := b.where("a"); len(got) != 1 || got[0] != "orders_billing_retry" {
 					t.Errorf("in the end it is in %v", got)
 				}
@@ -138,6 +140,7 @@ func TestClocksThatAreAnHourApart(t *testing.T) {
 				pairs, _ := envelope.State{Attempt: 2, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}, DueAt: due.Add(skew)}.Pairs(0)
 				b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a", Payload: []byte("a")}, State: pairs, Due: due})
 				time.Sleep(5 * time.Hour)
+				synctest.Wait()
 				want := time.Minute + max(0, skew)
 				if len(at) != 1 || at[0] != want {
 					t.Errorf("handled after %v, want once after %s", at, want)
@@ -268,6 +271,7 @@ func TestContentDeduplicationDropsNoDeadLetter(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(b.fake.Messages("orders_billing_dlq.fifo")); calls != 2 || n != 2 {
 			t.Fatalf("%d calls, %d dead letters; want 2 and 2", calls, n)
 		}
@@ -276,6 +280,7 @@ func TestContentDeduplicationDropsNoDeadLetter(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(b.fake.Messages("orders_billing_dlq.fifo")); calls != 4 || n != 2 {
 			t.Errorf("after they were moved back: %d calls, %d dead letters; want 4 and 2", calls, n)
 		}
@@ -311,6 +316,7 @@ func TestWhatSQSMovedAndSomebodyBroughtBackIsNew(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(seen) != 1 || seen[0].State.Attempt != 1 || seen[0].State.ReplayCount != 0 || seen[0].Stream != adapters.StreamMain || seen[0].Count != 1 {
 			t.Errorf("handled %+v", seen)
 		}
@@ -371,6 +377,7 @@ func TestOddBodiesGoThroughTheChain(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				if err := b.broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
 					seen = append(seen, r.Payload)
 					return nil
@@ -409,6 +416,7 @@ func TestHandoffWithoutAnswerIsRepeatedByTheChainOnly(t *testing.T) {
 				b.fake.Inject(sqsfake.Fault{Action: "SendMessage", Queue: "orders_billing_retry", Do: lost})
 				b.publish("orders", "a", nil)
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if got := b.where("a"); told != 1 || len(got) != 1+told {
 					t.Errorf("copies in %v, and %d repeats were told", got, told)
 				}

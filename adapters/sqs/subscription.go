@@ -30,7 +30,7 @@ type subscription struct {
 
 	mu        sync.Mutex
 	sources   [2]*source // retry, main
-	open      int        // received from them and not settled
+	open      int        // received from them and not settled, or about to be
 	turn      int
 	unsettled map[*settler]struct{}
 }
@@ -163,12 +163,19 @@ const retryShare = 4
 
 // next returns the source to start a poll of, if any. A free slot allows one
 // poll of each source, although both may bring something: neither could be polled
-// for long otherwise. Beyond that there are no more polls than free slots.
+// for long otherwise. Beyond that there are no more polls than free slots, not
+// counting one of a source that had nothing: it would keep a slot empty for nothing.
 func (s *subscription) next() *source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := s.c.Concurrency - s.open
-	polls := s.sources[0].polls + s.sources[1].polls
+	polls := 0
+	for _, src := range s.sources {
+		polls += src.polls
+		if src.polls > 0 && !src.busy {
+			polls--
+		}
+	}
 	for _, src := range s.sources {
 		switch {
 		case src.polls >= src.want:
@@ -363,7 +370,8 @@ func (s *subscription) wait(d time.Duration) bool {
 
 // handOut hands a message out as soon as there is a slot, or gives it back.
 func (s *subscription) handOut(src *source, h held) {
-	x := &settler{s: s, held: h, stream: src.name, free: func() { <-s.slots; s.settled() }}
+	leave := sync.OnceFunc(s.settled)
+	x := &settler{s: s, held: h, stream: src.name, leave: leave, free: func() { <-s.slots; leave() }}
 	select {
 	case s.slots <- struct{}{}:
 		if s.deliver(src.stream, src.name, h, x) {
@@ -374,7 +382,7 @@ func (s *subscription) handOut(src *source, h held) {
 	case <-s.stop:
 	}
 	s.release(h, src.name)
-	s.settled()
+	leave()
 }
 
 func (s *subscription) settled() {
@@ -414,6 +422,7 @@ type settler struct {
 	s      *subscription
 	held   held
 	stream string // its name
+	leave  func() // allows the next poll
 	free   func() // its slot
 
 	mu   sync.Mutex
@@ -422,7 +431,10 @@ type settler struct {
 }
 
 func (x *settler) Ack(ctx context.Context, d *adapters.Delivery) error {
-	return x.settle("acknowledge", d, func() error { return x.held.lease.delete(ctx) })
+	return x.settle("acknowledge", d, func() error {
+		x.leave() // what the next poll brings will find the slot free, or wait for it
+		return x.held.lease.delete(ctx)
+	})
 }
 
 func (x *settler) Return(ctx context.Context, d *adapters.Delivery) error {

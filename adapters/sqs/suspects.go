@@ -69,7 +69,7 @@ func (s *subscription) handSuspect() (handed bool, err error) {
 		return false, err
 	}
 	settled := make(chan struct{})
-	x := &settler{s: s, held: got[0], stream: name, free: func() { close(settled) }}
+	x := &settler{s: s, held: got[0], stream: name, leave: func() {}, free: func() { close(settled) }}
 	if !s.deliver(adapters.StreamSuspect, name, got[0], x) {
 		s.release(got[0], name)
 		return false, nil

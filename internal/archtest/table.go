@@ -92,7 +92,9 @@ var Spillway = Rules{
 				"github.com/ThreeDotsLabs/watermill-kafka/v3",
 				"github.com/IBM/sarama",
 			},
-			TestExternal: []string{"github.com/twmb/franz-go/pkg/kfake"},
+			TestExternal: []string{
+				"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kversion",
+			},
 		},
 		{
 			Package: "adapters/sqs",

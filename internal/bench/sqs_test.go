@@ -40,8 +40,8 @@ func TestSuccessPathOfSQSInVirtualTime(t *testing.T) {
 	})
 	ours := rate(func(q *onSQS) stack { return q.spillway })
 	t.Logf("Spillway %.0f, the bare router %.0f msg/s", ours, bare)
-	if ours < 0.95*bare {
-		t.Errorf("%.2f of the bare router's rate, want at least 0.95", ours/bare)
+	if ours < bare {
+		t.Errorf("%.2f of the bare router's rate, want at least 1", ours/bare)
 	}
 }
 

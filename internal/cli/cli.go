@@ -62,7 +62,7 @@ func (a App) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(a.Stderr, "spillway: "+redact(err.Error()))
+	fmt.Fprintln(a.Stderr, "spillway: "+cleanLines(redact(err.Error())))
 	var coded codedError
 	if errors.As(err, &coded) {
 		return coded.code

@@ -78,12 +78,13 @@ func muteVerb() verb {
 	return verb{
 		name:    "mute",
 		args:    "GROUP",
-		summary: "have a group raise no alarm until a time",
-		detail: `It closes nothing: what is muted is counted and shown, and the age of the oldest
+		summary: "have a group raise no alarm until a time, a number or a rate",
+		detail: `What comes first ends it; a rate ends it for as long as it lasts. It closes nothing: what is muted is counted and shown, and the age of the oldest
 dead letter goes on growing.`,
 		examples: []string{
 			"spillway mute g4kqzr7 --until 2026-12-24",
 			"spillway mute g4kqzr7 --until 36h",
+			"spillway mute g4kqzr7 --until 7d --until-more 1000 --until-rate 60",
 			"spillway mute g4kqzr7 --until now",
 		},
 		formats: []string{"table", "json", "jsonl"},
@@ -94,15 +95,25 @@ dead letter goes on growing.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *call) error {
 			d := decisionFlags(fs)
 			until := fs.String("until", "", "the `TIME`: a date, a time as 2026-12-24T18:00:00Z, or how long from now; now ends it")
+			fs.Int64Var(&d.UntilMore, "until-more", 0, "until `N` more dead letters of the group have come")
+			fs.Int64Var(&d.UntilRate, "until-rate", 0, "until more than `N` of the group fail in an hour")
 			return func(ctx context.Context, c *call) error {
 				switch *until {
 				case "":
-					return usagef("mute needs --until: muting has an end")
+					if d.UntilMore == 0 && d.UntilRate == 0 {
+						return usagef("mute needs --until, --until-more or --until-rate: muting has an end")
+					}
 				case "now":
+					if d.UntilMore != 0 || d.UntilRate != 0 {
+						return usagef("--until now ends it, and stands alone")
+					}
 				default:
 					var err error
 					if d.Until, err = moreLater(*until); err != nil {
 						return usagef("--until: %v", err)
+					}
+					if d.Until.IsZero() { // which would end it
+						return usagef("--until: %s is not in the future", *until)
 					}
 				}
 				return decide(ctx, c, d, (*inventory.Store).Mute)
@@ -195,6 +206,8 @@ type dispositionJSON struct {
 	FirstSeen       *time.Time `json:"firstSeen,omitempty"`
 	LastSeen        *time.Time `json:"lastSeen,omitempty"`
 	Until           *time.Time `json:"until,omitempty"`
+	UntilTotal      int64      `json:"untilTotal,omitempty"`
+	UntilRate       int64      `json:"untilRate,omitempty"`
 	TakesBack       int64      `json:"takesBack,omitempty"`
 }
 
@@ -203,7 +216,7 @@ func describeDisposition(d inventory.Disposition) dispositionJSON {
 		Seq: d.Seq, At: d.At.UTC(), Author: d.Author, Action: string(d.Action), Group: d.Group, Class: d.Class,
 		SignatureID: d.SignatureID, Signature: d.Signature, Consumer: d.Consumers, ConsumerVersion: d.Version,
 		Reason: string(d.Reason), FixedIn: d.FixedIn, Note: d.Note, Affected: d.Affected,
-		FirstSeen: known(d.FirstSeen), LastSeen: known(d.LastSeen), Until: known(d.Until), TakesBack: d.Of,
+		FirstSeen: known(d.FirstSeen), LastSeen: known(d.LastSeen), Until: known(d.Until), UntilTotal: d.UntilTotal, UntilRate: d.UntilRate, TakesBack: d.Of,
 	}
 }
 

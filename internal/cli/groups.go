@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ spillway triage it can show what is closed, and filter.`,
 			fs.StringVar(&f.consumer, "consumer", "", "the consumer `GROUP`")
 			fs.StringVar(&f.class, "class", "", "the error `CLASS`")
 			fs.StringVar(&f.topic, "topic", "", "the `TOPIC`")
-			fs.IntVar(&f.limit, "limit", 200, "at most `N` groups; 0 for all")
+			fs.IntVar(&f.limit, "limit", 200, "at most `N` groups; 0 means all")
 			return func(ctx context.Context, c *call) error { return listGroups(ctx, c, f) }
 		},
 	}
@@ -81,7 +82,7 @@ func listGroups(ctx context.Context, c *call, f groupFilter) error {
 		return usagef("--state is %q; there are %s", f.state, strings.Join(known[1:], ", "))
 	}
 	if f.limit < 0 {
-		return usagef("--limit must be 0 or more, is %d", f.limit)
+		return usagef("--limit must be 0, for all, or more, is %d", f.limit)
 	}
 	return c.withInventory(ctx, false, func(cfg *config.Config, s *inventory.Store) error {
 		t, err := triageOf(ctx, cfg, s)
@@ -99,26 +100,30 @@ func listGroups(ctx context.Context, c *call, f groupFilter) error {
 			more = max(0, len(groups)-f.limit)
 			groups = groups[:len(groups)-more]
 		}
+		var none error
+		if len(groups) == 0 {
+			none = codedError{exitNothing, errors.New("no group matches")}
+		}
 		switch c.output {
 		case "json":
 			all := make([]groupJSON, len(groups))
 			for i, g := range groups {
 				all[i] = describeGroup(t, g)
 			}
-			return c.json(map[string]any{"groups": all, "more": more})
+			return cmp.Or(c.json(map[string]any{"groups": all, "more": more}), none)
 		case "jsonl":
 			for _, g := range groups {
 				if err := c.json(describeGroup(t, g)); err != nil {
 					return err
 				}
 			}
-			return nil
+			return none
 		}
 		tw := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "GROUP\tSTATE\tCLASS\tCONSUMER\tVERSION\tOPEN\tTOTAL\tLAST FAILED\tSIGNATURE")
 		for _, g := range groups {
 			k := t.Groups[g.ID]
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.ID, g.State, clean(g.Class), clean(g.Consumer), clean(g.ConsumerVersion),
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.ID, g.State, clean(shorten(g.Class, 40)), clean(shorten(g.Consumer, 40)), clean(shorten(g.ConsumerVersion, 40)),
 				number(k.Open), number(k.Total), moment(k.LastFailed), clean(shorten(g.Signature, 60)))
 		}
 		if err := tw.Flush(); err != nil {
@@ -127,10 +132,7 @@ func listGroups(ctx context.Context, c *call, f groupFilter) error {
 		if more > 0 {
 			fmt.Fprintf(c.out, "and %s more: --limit\n", number(int64(more)))
 		}
-		if len(groups) == 0 {
-			return codedError{exitNothing, fmt.Errorf("no group matches")}
-		}
-		return nil
+		return none
 	})
 }
 

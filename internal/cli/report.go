@@ -106,7 +106,7 @@ func report(ctx context.Context, c *call, owner, from string) error {
 		return usagef("--since: %v", err)
 	}
 	if begin.After(time.Now()) {
-		return usagef("--since: %s is in the future", from)
+		return usagef("--since: %s is in the future", clock(begin))
 	}
 	return c.withInventory(ctx, false, func(cfg *config.Config, s *inventory.Store) error {
 		known := owners(cfg)
@@ -220,12 +220,14 @@ func (markdown) title(s string) string { return "\n### " + strings.ToUpper(s[:1]
 func (markdown) item(s string) string  { return "- " + escapeMarkdown(s) + "\n" }
 func (markdown) more(n int) string     { return fmt.Sprintf("- and %d more\n", n) }
 
-// escapeMarkdown keeps texts of errors from becoming links, images, markup, or
-// the name of somebody who is called then.
+// escapeMarkdown keeps texts of errors from becoming links, images or markup.
+// GitHub's and GitLab's make links of bare addresses, too.
 func escapeMarkdown(s string) string {
 	var b strings.Builder
-	for _, r := range s {
-		if strings.ContainsRune("\\`*_{}[]<>#|!~&@", r) {
+	for i, r := range s {
+		rest := s[i:]
+		bare := strings.HasPrefix(rest, "://") || r == '.' && i >= 3 && strings.EqualFold(s[i-3:i], "www")
+		if bare || strings.ContainsRune("\\`*_{}[]<>#|!~&", r) {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)

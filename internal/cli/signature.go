@@ -142,7 +142,7 @@ func (c *call) signature(id string, s signature.Signature, made []signature.Repl
 		return err
 	}
 	for _, m := range made {
-		if _, err := fmt.Fprintf(c.out, " %s -> %s (%s)\n", clean(m.From), m.To, m.Rule); err != nil {
+		if _, err := fmt.Fprintf(c.out, " %s -> %s (%s)\n", clean(m.From), clean(m.To), m.Rule); err != nil {
 			return err
 		}
 	}

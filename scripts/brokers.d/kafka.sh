@@ -3,14 +3,17 @@
 # scripts/brokers says what is defined here, and what is there to use.
 #
 # Natively it needs Java 17 or newer. Maven fetches Kafka once, 44 MB, into
-# spillway/ of the user's cache folder, where all clones find it.
+# spillway/ of the user's cache folder, where all clones find it. In either mode
+# openssl makes the certificates of the listener with TLS.
 #
 #   SPILLWAY_KAFKA_IMAGE  container image; default apache/kafka:4.1.1
 #   SPILLWAY_KAFKA_HOME   folder of an unpacked Kafka 4, to be used natively
 #                         instead of Maven's
 #   JAVA_HOME             folder of the Java to use; default: java in PATH
 
-ports=3 # clients, the controller, and clients that come through a proxy
+# Clients, the controller, clients that come through a proxy, that proxy, and
+# clients with TLS and a password.
+ports=5
 kafka=4.1.1
 image=${SPILLWAY_KAFKA_IMAGE:-apache/kafka:$kafka}
 cache=${XDG_CACHE_HOME:-${HOME:-$root}/.cache}/spillway/kafka-$kafka
@@ -26,12 +29,22 @@ url() { echo "kafka://127.0.0.1:$port"; }
 
 # The second variable is a program: it takes the name of one of Kafka's commands
 # and its arguments. Who connects to the third is sent on to PORT+1 of it, where
-# a test may have a proxy to it listen.
+# a test may have a proxy to it listen. The fourth has its user in it; the fifth is
+# a folder with the authority's certificate, ca.pem, and one for clients,
+# client.pem with client.key.
 variables() {
 	echo "SPILLWAY_TEST_KAFKA=$(url)"
 	printf 'SPILLWAY_TEST_KAFKACTL=%q\n' "$dir/kafkactl"
 	echo "SPILLWAY_TEST_KAFKA_PROXIED=kafka://127.0.0.1:$((port + 2))"
+	echo "SPILLWAY_TEST_KAFKA_TLS=kafkas://$user:$password@127.0.0.1:$((port + 4))"
+	printf 'SPILLWAY_TEST_KAFKA_CERTS=%q\n' "$dir/tls"
 }
+
+# The user of the listener with TLS: by PLAIN, and by SCRAM with both hashes. The
+# password guards nothing: the other listeners want none.
+user=spillway
+password=p-of-test-4711
+scram=(--add-scram "SCRAM-SHA-256=[name=$user,password=$password]" --add-scram "SCRAM-SHA-512=[name=$user,password=$password]")
 
 # probe asks for the brokers of the cluster. Kafka accepts connections before
 # it counts itself among them.
@@ -128,8 +141,33 @@ fetch() {
 	rm -rf "$new"
 }
 
+# certificates makes an authority, and certificates by it for the broker and for a
+# client, once.
+certificates() {
+	local tls=$dir/tls name
+	[ ! -e "$tls/client.pem" ] || return 0
+	command -v openssl >/dev/null || debian_install openssl || die "needs openssl, for the listener with TLS"
+	rm -rf "$tls"
+	mkdir "$tls"
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=spillway test authority" \
+		-keyout "$tls/ca.key" -out "$tls/ca.pem" 2>"$dir/install.log" || die "openssl makes no authority: $(cat "$dir/install.log")"
+	for name in broker client; do
+		printf 'subjectAltName=IP:127.0.0.1,DNS:%s.spillway.test\n' "$name" >"$tls/$name.ext"
+		{
+			openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=spillway test $name" \
+				-keyout "$tls/$name.key" -out "$tls/$name.csr" &&
+				openssl x509 -req -in "$tls/$name.csr" -CA "$tls/ca.pem" -CAkey "$tls/ca.key" -CAcreateserial -days 3650 \
+					-extfile "$tls/$name.ext" -out "$tls/$name.pem"
+		} 2>"$dir/install.log" || die "openssl makes no certificate: $(cat "$dir/install.log")"
+	done
+}
+
+# inline FILE prints a file as a value of a properties file.
+inline() { awk '{ printf "%s\\n", $0 }' "$1"; }
+
 configure() {
-	local data=$dir/data host=127.0.0.1
+	local data=$dir/data host=127.0.0.1 module=org.apache.kafka.common.security
+	certificates
 	if [ "$mode" = docker ]; then
 		data=/var/lib/kafka/data host=0.0.0.0
 	fi
@@ -137,9 +175,20 @@ configure() {
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$((port + 1))
-		listeners=CLIENT://$host:$port,CONTROLLER://127.0.0.1:$((port + 1)),PROXIED://$host:$((port + 2))
-		advertised.listeners=CLIENT://127.0.0.1:$port,PROXIED://127.0.0.1:$((port + 3))
-		listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT
+		listeners=CLIENT://$host:$port,CONTROLLER://127.0.0.1:$((port + 1)),PROXIED://$host:$((port + 2)),SECURED://$host:$((port + 4))
+		advertised.listeners=CLIENT://127.0.0.1:$port,PROXIED://127.0.0.1:$((port + 3)),SECURED://127.0.0.1:$((port + 4))
+		listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT,SECURED:SASL_SSL
+		listener.name.secured.ssl.keystore.type=PEM
+		listener.name.secured.ssl.keystore.certificate.chain=$(inline "$dir/tls/broker.pem")
+		listener.name.secured.ssl.keystore.key=$(inline "$dir/tls/broker.key")
+		listener.name.secured.ssl.truststore.type=PEM
+		listener.name.secured.ssl.truststore.certificates=$(inline "$dir/tls/ca.pem")
+		# A client need not show a certificate, but if it does, it is looked at.
+		listener.name.secured.ssl.client.auth=requested
+		listener.name.secured.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+		listener.name.secured.plain.sasl.jaas.config=$module.plain.PlainLoginModule required user_$user="$password";
+		listener.name.secured.scram-sha-256.sasl.jaas.config=$module.scram.ScramLoginModule required;
+		listener.name.secured.scram-sha-512.sasl.jaas.config=$module.scram.ScramLoginModule required;
 		controller.listener.names=CONTROLLER
 		inter.broker.listener.name=CLIENT
 		log.dirs=$data
@@ -180,7 +229,7 @@ cluster=spillway-kafka-test-00
 native() {
 	ulimit -n 65536 2>/dev/null || true
 	[ -e "$dir/data/meta.properties" ] ||
-		(become kafka.tools.StorageTool format --ignore-formatted --cluster-id "$cluster" --config "$dir/server.properties")
+		(become kafka.tools.StorageTool format --ignore-formatted --cluster-id "$cluster" --config "$dir/server.properties" "${scram[@]}")
 	# shellcheck disable=SC2086 # several words
 	become $jvm kafka.Kafka "$dir/server.properties"
 }
@@ -204,14 +253,15 @@ create() {
 	docker create --name "$container" --hostname spillway \
 		--publish "127.0.0.1:$port:$port" \
 		--publish "127.0.0.1:$((port + 2)):$((port + 2))" \
+		--publish "127.0.0.1:$((port + 4)):$((port + 4))" \
 		--volume "$container:/var/lib/kafka/data" \
 		--ulimit nofile=65536:65536 \
 		--env KAFKA_HEAP_OPTS="$jvm" --env KAFKA_JVM_PERFORMANCE_OPTS=-server \
-		--entrypoint sh "$image" -euc '
+		--entrypoint bash "$image" -euc '
 			cd /opt/kafka/bin
-			./kafka-storage.sh format --ignore-formatted --cluster-id "$1" --config /opt/kafka/spillway.properties
+			./kafka-storage.sh format --ignore-formatted --cluster-id "$1" --config /opt/kafka/spillway.properties "${@:2}"
 			exec ./kafka-server-start.sh /opt/kafka/spillway.properties
-		' sh "$cluster"
+		' bash "$cluster" "${scram[@]}"
 	# Copied, not mounted: the engine may not see our files.
 	docker cp "$dir/server.properties" "$container:/opt/kafka/spillway.properties"
 }
