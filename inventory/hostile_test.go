@@ -165,3 +165,36 @@ func TestCollectReadsAStreamOnce(t *testing.T) {
 	}
 	want(t, "collect", p.Total(), err, 2, inventory.Added{New: 2})
 }
+
+// A message that fails again after the decision about it is no copy of what was
+// closed, though nothing else tells the two apart: somebody sent the original
+// back. A record that was committed and comes again is one.
+func TestFailingAgainAfterTheDecisionIsNoDuplicate(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		add(t, s, letter("a", "boom", ago(48*time.Hour)))
+		g := groups(t, s)[0].ID
+		for round := 1; round <= 3; round++ {
+			closeGroup(t, s, inventory.Decision{Group: g, Reason: inventory.ReasonHandledByHand})
+			if got := add(t, s, letter("a", "boom", ago(48*time.Hour))); got.New != 0 {
+				t.Errorf("round %d: the record of before: %+v", round, got)
+			}
+			again := letter("a", "boom", time.Now())
+			again.DeadLetter.Failure.FirstAttemptAt = time.Now()
+			if got := add(t, s, again); got.New != 1 {
+				t.Errorf("round %d: it failed again: %+v", round, got)
+			}
+			if got := add(t, s, again, again); got.New != 0 || got.Duplicates != 2 {
+				t.Errorf("round %d: the same record again: %+v", round, got)
+			}
+			if got := groups(t, s)[0]; got.Total != int64(round+1) || got.Open != 1 {
+				t.Errorf("round %d: %d, %d open", round, got.Total, got.Open)
+			}
+		}
+		found, err := s.Find(t.Context(), "m-a", 0)
+		if err != nil || len(found) != 4 {
+			t.Errorf("%d are found, %v", len(found), err)
+		}
+	})
+}

@@ -220,19 +220,20 @@ func (markdown) title(s string) string { return "\n### " + strings.ToUpper(s[:1]
 func (markdown) item(s string) string  { return "- " + escapeMarkdown(s) + "\n" }
 func (markdown) more(n int) string     { return fmt.Sprintf("- and %d more\n", n) }
 
-// escapeMarkdown keeps texts of errors from becoming links, images or markup.
+// escapeMarkdown keeps texts of errors from becoming links, images, markup, or the
+// name of somebody who is called then.
 // GitHub's and GitLab's make links of bare addresses, too.
 func escapeMarkdown(s string) string {
 	var b strings.Builder
 	for i, r := range s {
 		rest := s[i:]
 		bare := strings.HasPrefix(rest, "://") || r == '.' && i >= 3 && strings.EqualFold(s[i-3:i], "www")
-		if bare || strings.ContainsRune("\\`*_{}[]<>#|!~&", r) {
+		if bare || strings.ContainsRune("\\`*_{}[]<>#|!~&@", r) {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
 	}
-	return strings.NewReplacer("://", `:\//`, "www.", `www\.`).Replace(b.String())
+	return b.String()
 }
 
 func printReport(c *call, r reportJSON, f form) error {
