@@ -21,12 +21,6 @@ import (
 	"github.com/spillway-mq/spillway/policy"
 )
 
-func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func runRouter(t *testing.T, sw *spillway.Spillway, topic string, handler message.NoPublishHandlerFunc) {
 	t.Helper()
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
