@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/kafka"
 	"github.com/spillway-mq/spillway/internal/brokertest"
 )
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction(adaptertest.PubSubLeak),
 		// sarama gives the goroutines of a closed client's connections no time.
 		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/spillway-mq/spillway/adapters"
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/memory"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(adaptertest.PubSubLeak)) }
 
 // consumer is the one that most tests use.
 var consumer = adapters.Consumer{Topic: "orders", Group: "billing", Concurrency: 1}
