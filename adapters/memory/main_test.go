@@ -11,7 +11,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(adaptertest.PubSubLeak)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(adaptertest.PubSubLeak))
+}
 
 // consumer is the one that most tests use.
 var consumer = adapters.Consumer{Topic: "orders", Group: "billing", Concurrency: 1}

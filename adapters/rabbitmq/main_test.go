@@ -26,7 +26,9 @@ const (
 	patience    = 20 * time.Second
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(adaptertest.PubSubLeak)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(adaptertest.PubSubLeak))
+}
 
 // bench is a broker under test, and a plain client beside it.
 type bench struct {
