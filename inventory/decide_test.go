@@ -178,6 +178,23 @@ func TestFailureTimeDecidesAndNotCollectionTime(t *testing.T) {
 	})
 }
 
+// RabbitMQ keeps the time of the first death only: a message that was sent back
+// after the decision, and died again, has failed since, and is open.
+func TestAnUnknownTimeOfFailureIsNotThatOfTheFirstAttempt(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		again := letter("again", "boom", ago(2*time.Hour))
+		again.DeadLetter.Failure.FirstAttemptAt, again.DeadLetter.Failure.FailedAt = ago(2*time.Hour), time.Time{}
+		add(t, s, letter("a", "boom", ago(2*time.Hour)))
+		closeGroup(t, s, inventory.Decision{Group: groups(t, s)[0].ID, Reason: inventory.ReasonHandledByHand})
+		add(t, s, again)
+		if got := groups(t, s)[0]; got.Open != 1 {
+			t.Errorf("%d are open, want 1", got.Open)
+		}
+	})
+}
+
 func TestReopenTakesBackTheDecision(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, url string) {

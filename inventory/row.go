@@ -62,7 +62,8 @@ func rowOf(it *Item, now time.Time, signing signing) (row, error) {
 		return row{}, fmt.Errorf("dead letter %q has no id", d.FailedMessage.ID)
 	}
 	f, m := d.Failure, d.FailedMessage
-	failed := first(f.FailedAt, f.FirstAttemptAt, it.At, now)
+	// When it failed last. The first attempt says no more than that it was later.
+	failed := first(f.FailedAt, it.At, now)
 	r := row{
 		id:          indexed(d.ID),
 		stream:      indexed(it.Stream),

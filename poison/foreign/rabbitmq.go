@@ -92,6 +92,9 @@ func RabbitMQ(r adapters.Record, names adapters.Names) (envelope.DeadLetter, boo
 	s.Message, s.Truncated = envelope.ErrorText(last.text())
 	envelope.Keys{}.Describe(&s, r.Headers)
 	s.DeadLetterID = idOf(r, r.Position.Topic, s)
+	if last.Count > 1 { // the broker keeps the time of the first of them
+		s.DeadLetteredAt = time.Time{}
+	}
 	d := envelope.FromState(s, r.ID, r.Key, r.Headers, r.Payload)
 	d.Failure.Attempts = attempt // which may be none
 	return d, true
