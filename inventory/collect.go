@@ -45,8 +45,11 @@ type CollectConfig struct {
 	Poll time.Duration
 	// Progress is called after every batch, by one goroutine at a time. May be nil.
 	Progress func(Progress)
-	// Author is written to the audit.
-	Author string
+	// Author is written to the audit, which gets a line for each stream at the
+	// end and, so that little is missing after a crash, every AuditEvery until
+	// then; 0 means a minute.
+	Author     string
+	AuditEvery time.Duration
 	// Logger for what is tried again; nil means slog.Default.
 	Logger *slog.Logger
 }
@@ -109,15 +112,17 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 	}
 	cfg.Streams = once(cfg.Streams) // two readers of one would number its copies alike
 	cfg.Batch, cfg.Poll = cmp.Or(cfg.Batch, 1000), cmp.Or(cfg.Poll, 2*time.Second)
+	cfg.AuditEvery = cmp.Or(cfg.AuditEvery, time.Minute)
 	if cfg.Redactor == nil {
 		cfg.Redactor = new(poison.Redactor)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now(), copies: make([]copies, len(cfg.Streams))}
-	for _, stream := range c.cfg.Streams {
+	c := &collector{store: s, broker: broker, peeker: peeker, cfg: cfg, begun: time.Now(), copies: make([]copies, len(cfg.Streams)), audited: make([]audited, len(cfg.Streams))}
+	for i, stream := range c.cfg.Streams {
 		c.streams = append(c.streams, StreamProgress{Stream: stream, Remaining: -1})
+		c.audited[i].at = c.begun
 	}
 	// What was signed by earlier rules would stand beside its like. Looking only
 	// changes nothing.
@@ -127,8 +132,10 @@ func (s *Store) Collect(ctx context.Context, broker adapters.Broker, cfg Collect
 		}
 	}
 	err := c.run(ctx)
-	if auditErr := c.audit(context.WithoutCancel(ctx)); err == nil {
-		err = auditErr
+	for i := range c.streams {
+		if auditErr := c.audit(context.WithoutCancel(ctx), i); err == nil {
+			err = auditErr
+		}
 	}
 	return c.progress(), err
 }
@@ -151,7 +158,8 @@ type collector struct {
 	cfg    CollectConfig
 	begun  time.Time
 
-	copies []copies // of each stream
+	copies  []copies // of each stream
+	audited []audited
 
 	mu      sync.Mutex
 	streams []StreamProgress
@@ -243,6 +251,9 @@ func (c *collector) drain(ctx context.Context, i int) error {
 			}
 		}
 		c.note(i, len(records), unknown, added, remaining)
+		if time.Since(c.audited[i].at) >= c.cfg.AuditEvery {
+			return c.audit(ctx, i)
+		}
 		return nil
 	}
 	var err error
@@ -415,23 +426,30 @@ func Decode(r adapters.Record, from foreign.From) (d envelope.DeadLetter, format
 	return d, format, nil
 }
 
-// audit writes what was collected from each stream.
-func (c *collector) audit(ctx context.Context) error {
+// audited is what the audit has of a stream.
+type audited struct {
+	StreamProgress
+	at time.Time
+}
+
+// audit writes what was collected from a stream since the line before.
+func (c *collector) audit(ctx context.Context, i int) error {
+	p, last := c.progress().Streams[i], &c.audited[i]
+	read := p.Read - last.Read
+	if read == 0 {
+		return nil
+	}
 	action := "collect"
 	if c.cfg.Peek {
 		action = "peek"
 	}
-	for _, p := range c.progress().Streams {
-		if p.Read == 0 {
-			continue
-		}
-		err := c.store.Record(ctx, AuditEntry{
-			Author: c.cfg.Author, Action: action, Target: p.Stream, Total: int64(p.New),
-			Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d,"unknown":%d}`, p.Read, p.New, p.Duplicates, p.Quarantined, p.Unknown),
-		})
-		if err != nil {
-			return err
-		}
+	err := c.store.Record(ctx, AuditEntry{
+		Author: c.cfg.Author, Action: action, Target: p.Stream, Total: int64(p.New - last.New),
+		Details: fmt.Sprintf(`{"read":%d,"new":%d,"duplicates":%d,"quarantined":%d,"unknown":%d}`,
+			read, p.New-last.New, p.Duplicates-last.Duplicates, p.Quarantined-last.Quarantined, p.Unknown-last.Unknown),
+	})
+	if err == nil {
+		*last = audited{p, time.Now()}
 	}
-	return nil
+	return err
 }

@@ -120,6 +120,23 @@ func TestCollectEmptiesTheStream(t *testing.T) {
 	want(t, "again", got, err, 0, inventory.Added{})
 }
 
+// A collection that goes on for weeks, or is killed, is in the audit meanwhile.
+func TestCollectIsAuditedWhileItGoesOn(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), open(t, filepath.Join(t.TempDir(), "i.db"))
+	b.fail(numbered("m", 25)...)
+	got, err := collect(t, s, b.process, inventory.CollectConfig{Batch: 10, Author: "ana", AuditEvery: 1})
+	want(t, "collect", got, err, 25, inventory.Added{New: 25})
+	lines, err := s.Audit(t.Context(), dlq, 0)
+	var totals []int64
+	for _, l := range lines {
+		totals = append(totals, l.Total)
+	}
+	if err != nil || fmt.Sprint(totals) != "[5 10 10]" {
+		t.Errorf("audit %v, %v", totals, err)
+	}
+}
+
 // O18: what is in no form that is known is a dead letter all the same: whole,
 // of class unknown, and however many there are, in a group that tells where
 // they lay.
