@@ -53,7 +53,7 @@ func TestPausedProcessesConvictNobody(t *testing.T) {
 			if stream == adapters.StreamMain {
 				b.publish(c.Topic, 1)
 			} else {
-				b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: "m-00000", Payload: []byte("x")}})
+				b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: "m-00000", Payload: []byte("x")}})
 			}
 			check := func(d *adapters.Delivery, most int) {
 				if d.Stream != stream || d.Count > most {
@@ -68,25 +68,25 @@ func TestPausedProcessesConvictNobody(t *testing.T) {
 				sc.Consumer.Group.Session.Timeout = 1500 * time.Millisecond
 				sc.Net.Proxy.Enable, sc.Net.Proxy.Dialer = true, process
 				cfg.Sarama = sc
-				s := b.subscribe(b.openWith(cfg), c)
-				check(b.next(s), 2)
+				s := b.SubscribeOn(b.openWith(cfg), c)
+				check(b.Next(s), 2)
 				end() // the pause before
 				process.running.Lock()
 				end = sync.OnceFunc(func() {
 					process.running.Unlock()
-					b.close(s)
+					b.Close(s)
 				})
 				b.Cleanup(end)
 			}
-			s := b.subscribe(b.broker, c)
-			check(b.next(s), 2)
+			s := b.SubscribeOn(b.Broker, c)
+			check(b.Next(s), 2)
 			end()
-			b.close(s)
-			s = b.subscribe(b.open(), c)
-			d := b.next(s)
+			b.Close(s)
+			s = b.SubscribeOn(b.open(), c)
+			d := b.Next(s)
 			check(d, 1) // all have come back
-			b.ack(d)
-			b.close(s)
+			b.Ack(d)
+			b.Close(s)
 		}
 	})
 }

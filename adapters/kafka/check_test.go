@@ -17,7 +17,7 @@ import (
 
 func (b *bench) check(c adapters.Consumer) []string {
 	b.Helper()
-	findings, err := b.broker.(adapters.Checker).Check(b.Context(), []adapters.Consumer{c})
+	findings, err := b.Broker.(adapters.Checker).Check(b.Context(), []adapters.Consumer{c})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func TestCheck(t *testing.T) {
 		// who reads.
 		b.send(&sarama.ProducerMessage{Topic: c.Topic, Value: sarama.StringEncoder("old"), Timestamp: time.Now().Add(-time.Hour)})
 		b.publish(c.Topic, 3)
-		s := b.subscribe(b.broker, c)
-		b.next(s)
-		b.close(s)
+		s := b.SubscribeOn(b.Broker, c)
+		b.Next(s)
+		b.Close(s)
 		for i, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamSuspect, adapters.StreamDeadLetter} {
 			for range i + 1 {
-				b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{Payload: []byte("x")}, Due: time.Now().Add(time.Second)})
+				b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{Payload: []byte("x")}, Due: time.Now().Add(time.Second)})
 			}
 		}
 		short := "3600000"
@@ -105,9 +105,9 @@ func TestCheckCountsNothingThatWasDrained(t *testing.T) {
 		c := b.consumer(1)
 		for i, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamSuspect, adapters.StreamDeadLetter} {
 			for range i + 1 {
-				b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{Payload: []byte("x")}, Due: time.Now().Add(time.Hour)})
+				b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{Payload: []byte("x")}, Due: time.Now().Add(time.Hour)})
 			}
-			if err := b.broker.Drain(b.Context(), of(stream, c), func(context.Context, adapters.Record) error { return nil }); err != nil {
+			if err := b.Broker.Drain(b.Context(), of(stream, c), func(context.Context, adapters.Record) error { return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -165,5 +165,8 @@ func testSarama() *sarama.Config {
 	sc.Version = sarama.V2_8_0_0
 	sc.Consumer.Group.Session.Timeout = 3 * time.Second
 	sc.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
+	// kfake waits as long as this for a member that died while it was joining, by
+	// default a minute; Kafka's session time-out covers such members too.
+	sc.Consumer.Group.Rebalance.Timeout = 10 * time.Second
 	return sc
 }

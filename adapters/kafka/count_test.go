@@ -21,7 +21,7 @@ func TestCountIsWhatDrainFinds(t *testing.T) {
 		c := b.consumer(1)
 		count := func(s adapters.Stream) int64 {
 			b.Helper()
-			n, err := b.broker.(adapters.Counter).Count(b.Context(), of(s, c))
+			n, err := b.Broker.(adapters.Counter).Count(b.Context(), of(s, c))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -38,15 +38,15 @@ func TestCountIsWhatDrainFinds(t *testing.T) {
 		}
 		for i := range 20 {
 			r := adapters.Record{ID: fmt.Sprint(i), Key: []byte(fmt.Sprint(i)), Payload: []byte("x")}
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: r})
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: r, Due: time.Now().Add(time.Duration(i+1) * time.Minute)})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: r})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: r, Due: time.Now().Add(time.Duration(i+1) * time.Minute)})
 		}
 		want("handed off", adapters.StreamDeadLetter, 20)
 		want("over several tiers", adapters.StreamRetry, 20)
 
 		enough := errors.New("enough")
 		taken := 0
-		err := b.broker.Drain(testContext(b), of(adapters.StreamDeadLetter, c), func(context.Context, adapters.Record) error {
+		err := b.Broker.Drain(testContext(b), of(adapters.StreamDeadLetter, c), func(context.Context, adapters.Record) error {
 			if taken == 7 {
 				return enough
 			}
@@ -57,19 +57,19 @@ func TestCountIsWhatDrainFinds(t *testing.T) {
 			b.Fatal(err)
 		}
 		want("some drained", adapters.StreamDeadLetter, 13)
-		if left := len(b.drain(of(adapters.StreamDeadLetter, c))); left != 13 {
+		if left := len(b.Drain(of(adapters.StreamDeadLetter, c))); left != 13 {
 			b.Errorf("drained %d, and 13 were counted", left)
 		}
 		want("all drained", adapters.StreamDeadLetter, 0)
 
 		// A consumer finishes one out of order, behind those that wait.
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "now", Payload: []byte("x")}, Due: time.Now()})
-		s := b.subscribe(b.broker, c)
-		b.ack(b.next(s))
-		b.close(s)
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "now", Payload: []byte("x")}, Due: time.Now()})
+		s := b.SubscribeOn(b.Broker, c)
+		b.Ack(b.Next(s))
+		b.Close(s)
 		want("one finished", adapters.StreamRetry, 20)
 
-		_, err = b.broker.(adapters.Counter).Count(b.Context(), "none-"+watermill.NewShortUUID()+".billing.dlq")
+		_, err = b.Broker.(adapters.Counter).Count(b.Context(), "none-"+watermill.NewShortUUID()+".billing.dlq")
 		var wrong *kafka.TopicError
 		if !errors.As(err, &wrong) {
 			b.Errorf("a stream that there is not: %v", err)

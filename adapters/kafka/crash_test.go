@@ -106,7 +106,7 @@ func TestMessageThatEndsItsProcess(t *testing.T) {
 					}
 					running = false
 				case <-time.After(500 * time.Millisecond):
-					if dead = append(dead, b.drain(of(adapters.StreamDeadLetter, c))...); len(dead) > 0 {
+					if dead = append(dead, b.Drain(of(adapters.StreamDeadLetter, c))...); len(dead) > 0 {
 						_ = stdin.Close()
 						if err := <-exited; err != nil {
 							b.Fatalf("the consumer closed with %v\n%s", err, stderr.String())
@@ -124,11 +124,11 @@ func TestMessageThatEndsItsProcess(t *testing.T) {
 			}
 		}
 		// What is left, without the killer in it.
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		for len(handled) < n-1 {
-			d := b.next(s)
+			d := b.Next(s)
 			handled[d.ID]++
-			b.ack(d)
+			b.Ack(d)
 		}
 		twice, most := 0, 0
 		for id, times := range handled {
@@ -160,15 +160,15 @@ func TestRollingRestartsCountNothing(t *testing.T) {
 	onBoth(t, kafka.Config{RevokeGrace: 50 * time.Millisecond}, func(b *bench) {
 		c := b.consumer(2)
 		b.publish(c.Topic, 1)
-		b.handoff(adapters.Handoff{
+		b.Handoff(adapters.Handoff{
 			Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "later", Payload: []byte("x")}, Due: time.Now().Add(time.Hour),
 		})
 		for i := range 10 {
-			s := b.subscribe(b.open(), c)
-			if d := b.next(s); d.Count != 1 || d.Stream != adapters.StreamMain {
+			s := b.SubscribeOn(b.open(), c)
+			if d := b.Next(s); d.Count != 1 || d.Stream != adapters.StreamMain {
 				b.Errorf("start %d: delivery %d from %s, want the first from main", i, d.Count, d.Stream)
 			}
-			b.close(s)
+			b.Close(s)
 		}
 	})
 }

@@ -20,9 +20,9 @@ func TestDrainBesideARunningConsumer(t *testing.T) {
 	t.Parallel()
 	onBoth(t, kafka.Config{Partitions: 2}, func(b *bench) {
 		c := b.consumer(4)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		park := func(id string, delay time.Duration) {
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
 		}
 		for i := range 3 {
 			park(fmt.Sprint("taken-", i), 8*time.Second)
@@ -31,7 +31,7 @@ func TestDrainBesideARunningConsumer(t *testing.T) {
 		park("later", 9*time.Second)
 		keep := errors.New("not this one")
 		var taken []string
-		b.eventually("three are taken", func() bool {
+		b.Eventually("three are taken", func() bool {
 			err := b.open().Drain(b.Context(), of(adapters.StreamParking, c), func(_ context.Context, r adapters.Record) error {
 				switch r.ID {
 				case "later":
@@ -50,11 +50,11 @@ func TestDrainBesideARunningConsumer(t *testing.T) {
 		slices.Sort(taken)
 		var got []string
 		for len(got) < 2+3-len(taken) {
-			d := b.next(s)
+			d := b.Next(s)
 			got = append(got, d.ID)
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.quiet(s, time.Second)
+		b.Quiet(s, time.Second)
 		for _, id := range got {
 			if slices.Contains(taken, id) {
 				b.Errorf("%s was taken by an operator, and delivered", id)
@@ -73,14 +73,14 @@ func TestDrainReadsAllTiers(t *testing.T) {
 		for i, delay := range []time.Duration{time.Second, time.Minute, 10 * time.Hour} {
 			id := fmt.Sprint("r-", i)
 			want = append(want, id)
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: time.Now().Add(delay)})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: time.Now().Add(delay)})
 		}
 		type peeker interface {
 			Peek(context.Context, string, func(context.Context, adapters.Record) error) error
 		}
 		for range 2 {
 			var seen []string
-			err := b.broker.(peeker).Peek(b.Context(), of(adapters.StreamRetry, c), func(_ context.Context, r adapters.Record) error {
+			err := b.Broker.(peeker).Peek(b.Context(), of(adapters.StreamRetry, c), func(_ context.Context, r adapters.Record) error {
 				seen = append(seen, r.ID)
 				return nil
 			})
@@ -88,13 +88,13 @@ func TestDrainReadsAllTiers(t *testing.T) {
 				b.Errorf("peek (-want +got, %v):\n%s", err, diff)
 			}
 		}
-		if diff := cmp.Diff(want, idsOf(b.drain(of(adapters.StreamRetry, c)))); diff != "" {
+		if diff := cmp.Diff(want, idsOf(b.Drain(of(adapters.StreamRetry, c)))); diff != "" {
 			b.Errorf("drain (-want +got):\n%s", diff)
 		}
-		if again := b.drain(of(adapters.StreamRetry, c)); len(again) > 0 {
+		if again := b.Drain(of(adapters.StreamRetry, c)); len(again) > 0 {
 			b.Errorf("drained twice: %q", idsOf(again))
 		}
-		b.quiet(b.subscribe(b.open(), c), 2*time.Second)
+		b.Quiet(b.SubscribeOn(b.open(), c), 2*time.Second)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestDrainResumes(t *testing.T) {
 		c := b.consumer(1)
 		const n = 300
 		for i := range n {
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
 		}
 		seen := map[string]int{}
 		stop := errors.New("stop")
@@ -140,22 +140,22 @@ func TestDrainMakesRoomForARunningConsumer(t *testing.T) {
 	onBoth(t, kafka.Config{Window: 1}, func(b *bench) {
 		c := b.consumer(1)
 		park := func(id string, delay time.Duration) {
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
 		}
 		park("now", 0)
 		park("in an hour", time.Hour)
-		s := b.subscribe(b.broker, c)
-		b.ack(b.next(s)) // then there is room for the other one
-		b.quiet(s, time.Second)
-		if got := b.drain(of(adapters.StreamParking, c)); len(got) != 1 {
+		s := b.SubscribeOn(b.Broker, c)
+		b.Ack(b.Next(s)) // then there is room for the other one
+		b.Quiet(s, time.Second)
+		if got := b.Drain(of(adapters.StreamParking, c)); len(got) != 1 {
 			b.Fatalf("drained %q, want the one that waits", idsOf(got))
 		}
 		park("next", 0)
-		d := b.next(s)
+		d := b.Next(s)
 		if d.ID != "next" {
 			b.Errorf("delivered %q", d.ID)
 		}
-		b.ack(d)
+		b.Ack(d)
 	})
 }
 
@@ -165,16 +165,16 @@ func TestDrainBesideAConsumerThatCommitsRarely(t *testing.T) {
 	t.Parallel()
 	onBoth(t, kafka.Config{CommitInterval: time.Minute}, func(b *bench) {
 		c := b.consumer(1)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		park := func(id string, delay time.Duration) {
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: id, Payload: []byte(id)}, Due: time.Now().Add(delay)})
 		}
 		park("now", 0)
 		park("taken", 9*time.Second)
-		b.ack(b.next(s)) // it reads
-		if got := b.drain(of(adapters.StreamParking, c)); len(got) != 1 {
+		b.Ack(b.Next(s)) // it reads
+		if got := b.Drain(of(adapters.StreamParking, c)); len(got) != 1 {
 			b.Fatalf("drained %q, want the one that waits", idsOf(got))
 		}
-		b.quiet(s, 10*time.Second)
+		b.Quiet(s, 10*time.Second)
 	})
 }

@@ -23,10 +23,10 @@ func TestPositionsOfDrainsLastAsLongAsThereAreDrains(t *testing.T) {
 	t.Parallel()
 	b := setup(t, forgetful(t), kafka.Config{})
 	c := b.consumer(1)
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "dead", Payload: []byte("x")}})
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "dead", Payload: []byte("x")}})
 	drain := func() []string {
-		b.broker = b.open() // as each run of the command does
-		return idsOf(b.drain(of(adapters.StreamDeadLetter, c)))
+		b.Broker = b.open() // as each run of the command does
+		return idsOf(b.Drain(of(adapters.StreamDeadLetter, c)))
 	}
 	if got := drain(); len(got) != 1 {
 		t.Fatalf("drained %q, want the one", got)
@@ -49,15 +49,15 @@ func TestPositionsOfARunningConsumerDoNotExpire(t *testing.T) {
 	c := b.consumer(4)
 	b.publish(c.Topic, 1)
 	for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamParking, adapters.StreamSuspect} {
-		b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: string(stream), Payload: []byte("x")}})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: adapters.Record{ID: string(stream), Payload: []byte("x")}})
 	}
-	s := b.subscribe(b.broker, c)
+	s := b.SubscribeOn(b.Broker, c)
 	for range 4 {
-		b.ack(b.next(s))
+		b.Ack(b.Next(s))
 	}
-	b.quiet(s, 4*time.Second)
-	b.close(s)
-	b.quiet(b.subscribe(b.open(), c), time.Second)
+	b.Quiet(s, 4*time.Second)
+	b.Close(s)
+	b.Quiet(b.SubscribeOn(b.open(), c), time.Second)
 }
 
 // The check says when positions are forgotten before messages are.
@@ -67,7 +67,7 @@ func TestCheckHowLongPositionsLast(t *testing.T) {
 		_, rawURL := fakeCluster(t, map[string]string{"offsets.retention.minutes": minutes})
 		b := setup(t, rawURL, kafka.Config{})
 		c := b.consumer(1)
-		findings, err := b.broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{c})
+		findings, err := b.Broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{c})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,16 +43,16 @@ func TestTransactionsOfProducers(t *testing.T) {
 		write(1, producer.CommitTxn)
 		write(2, producer.AbortTxn)
 		write(3, producer.CommitTxn)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		for _, want := range []int{1, 3} {
-			d := b.next(s)
+			d := b.Next(s)
 			if string(d.Payload) != bodyOf(want) {
 				b.Errorf("got %q, want %q", d.Payload, bodyOf(want))
 			}
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.quiet(s, 300*time.Millisecond)
-		b.close(s)
+		b.Quiet(s, 300*time.Millisecond)
+		b.Close(s)
 		if got := b.check(c); len(got) > 0 {
 			b.Errorf("when all is finished the check says %q", got)
 		}
@@ -64,13 +64,13 @@ func TestPartitionsAreAddedWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	onBoth(t, kafka.Config{}, func(b *bench) {
 		c := b.consumer(2)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		b.publish(c.Topic, 1)
-		b.ack(b.next(s))
+		b.Ack(b.Next(s))
 		if err := b.admin.CreatePartitions(c.Topic, 4, nil, false); err != nil {
 			b.Fatal(err)
 		}
-		b.eventually("they can be written to", func() bool {
+		b.Eventually("they can be written to", func() bool {
 			_ = b.client.RefreshMetadata(c.Topic)
 			all, err := b.client.WritablePartitions(c.Topic)
 			return err == nil && len(all) == 4
@@ -89,14 +89,14 @@ func TestPartitionsAreAddedWhileTheyAreRead(t *testing.T) {
 		}
 		got := map[string]int{}
 		for range n {
-			d := b.next(s)
+			d := b.Next(s)
 			got[d.ID]++
-			b.ack(d)
+			b.Ack(d)
 		}
 		if len(got) != n {
 			b.Errorf("got %v, want each of %d once", got, n)
 		}
-		b.quiet(s, 300*time.Millisecond)
+		b.Quiet(s, 300*time.Millisecond)
 	})
 }
 
@@ -115,22 +115,22 @@ func TestCompactedSource(t *testing.T) {
 	}
 	c := b.consumer(4)
 	c.Topic = topic
-	if err := b.broker.Ensure(t.Context(), c); err != nil {
+	if err := b.Broker.Ensure(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 20 {
 		b.send(keyed(topic, i%2, i))
 	}
 	cluster.Compact()
-	s := b.subscribe(b.broker, c)
+	s := b.SubscribeOn(b.Broker, c)
 	var got []string
 	for len(got) < 20 && !slices.Contains(got, bodyOf(19)) {
-		d := b.next(s)
+		d := b.Next(s)
 		got = append(got, string(d.Payload))
-		b.ack(d)
+		b.Ack(d)
 	}
-	b.quiet(s, 300*time.Millisecond)
-	b.close(s)
+	b.Quiet(s, 300*time.Millisecond)
+	b.Close(s)
 	if len(got) == 20 || !slices.Contains(got, bodyOf(18)) {
 		t.Errorf("delivered %q, want what compaction has left, with the last of each key", got)
 	}

@@ -80,17 +80,17 @@ func TestHandoffsKeepTheRecord(t *testing.T) {
 		} {
 			m.Topic, m.Headers = c.Topic, headers
 			b.send(m)
-			s := b.subscribe(b.broker, c)
-			d := b.next(s)
+			s := b.SubscribeOn(b.Broker, c)
+			d := b.Next(s)
 			state := []envelope.Pair{{Key: "spillway-attempt", Value: "2"}}
 			for _, stream := range []adapters.Stream{adapters.StreamDeadLetter, adapters.StreamParking} {
-				b.handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: d.Record, State: state, Due: time.Now().Add(time.Hour)})
+				b.Handoff(adapters.Handoff{Consumer: c, Stream: stream, Record: d.Record, State: state, Due: time.Now().Add(time.Hour)})
 			}
-			b.ack(d)
-			b.close(s)
+			b.Ack(d)
+			b.Close(s)
 			original := d.Native.(*sarama.ConsumerMessage)
 			for _, stream := range []adapters.Stream{adapters.StreamDeadLetter, adapters.StreamParking} {
-				records := b.drain(of(stream, c))
+				records := b.Drain(of(stream, c))
 				if len(records) != 1 {
 					b.Fatalf("%s: %d records in %s", name, len(records), stream)
 				}
@@ -162,7 +162,7 @@ func TestTooLargeIsRefusedAlone(t *testing.T) {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
-				err := b.broker.Handoff(ctx, adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{
+				err := b.Broker.Handoff(ctx, adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{
 					ID: fmt.Sprint(i), Payload: bytes.Repeat([]byte("x"), size),
 				}})
 				if (size > 1<<20) != errors.Is(err, adapters.ErrTooLarge) || size < 1<<20 && err != nil {
@@ -178,7 +178,7 @@ func TestTooLargeIsRefusedAlone(t *testing.T) {
 				b.Error(err)
 			}
 		}
-		if n := len(b.drain(of(adapters.StreamDeadLetter, c))); n != len(sizes)-1 {
+		if n := len(b.Drain(of(adapters.StreamDeadLetter, c))); n != len(sizes)-1 {
 			b.Errorf("%d dead letters, want %d", n, len(sizes)-1)
 		}
 	})
@@ -219,7 +219,7 @@ func TestOwnTopicsAreMadeLikeTheirSource(t *testing.T) {
 			if have["retention.ms"] != retention || have["cleanup.policy"] != "delete" || have["max.message.bytes"] != fmt.Sprint(2_000_000+128<<10) {
 				b.Errorf("%s: retention %s, policy %s, largest message %s", stream, have["retention.ms"], have["cleanup.policy"], have["max.message.bytes"])
 			}
-			b.eventually("partitions of "+stream, func() bool {
+			b.Eventually("partitions of "+stream, func() bool {
 				_ = b.client.RefreshMetadata()
 				p, err := b.client.Partitions(stream)
 				return err == nil && len(p) == 5
@@ -243,7 +243,7 @@ func TestEnsureNamesTheWrongSetting(t *testing.T) {
 			b.Fatal(err)
 		}
 		var wrong *kafka.TopicError
-		if err := b.broker.Ensure(b.Context(), c); !errors.As(err, &wrong) || wrong.Setting != "cleanup.policy" || wrong.Have != "compact" {
+		if err := b.Broker.Ensure(b.Context(), c); !errors.As(err, &wrong) || wrong.Setting != "cleanup.policy" || wrong.Have != "compact" {
 			b.Errorf("ensure: %v, want an error about cleanup.policy", err)
 		}
 		// With VerifyOnly nothing is created.
@@ -265,10 +265,10 @@ func TestNamesThatKafkaCannotHave(t *testing.T) {
 		groups := []string{"a.b", "a_b", "a b", "a/b", strings.Repeat("long", 70), strings.Repeat("long", 70) + "er"}
 		for _, g := range groups {
 			c := adapters.Consumer{Topic: base, Group: g, Concurrency: 1}
-			if err := b.broker.Ensure(b.Context(), c); err != nil {
+			if err := b.Broker.Ensure(b.Context(), c); err != nil {
 				b.Fatal(err)
 			}
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: g, Payload: []byte("x")}})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: g, Payload: []byte("x")}})
 		}
 		other := b.open()
 		for _, g := range groups {
@@ -295,16 +295,16 @@ func TestTiersAreDrainedByALaterProcess(t *testing.T) {
 		for i, delay := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond, 4100 * time.Millisecond} {
 			id := fmt.Sprint("r-", i)
 			want[id] = start.Add(delay)
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: want[id]})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: want[id]})
 		}
-		s := b.subscribe(b.open(), c)
+		s := b.SubscribeOn(b.open(), c)
 		for range 3 {
-			d := b.next(s)
+			d := b.Next(s)
 			if early := time.Until(want[d.ID]); early > 0 || d.Stream != adapters.StreamRetry {
 				b.Errorf("%s came from %s, %s before its time", d.ID, d.Stream, early)
 			}
 			delete(want, d.ID)
-			b.ack(d)
+			b.Ack(d)
 		}
 		if len(want) > 0 {
 			b.Errorf("not delivered: %v", want)
@@ -327,7 +327,7 @@ func TestLargerThanASegmentIsTooLarge(t *testing.T) {
 	}, false); err != nil {
 		t.Fatal(err)
 	}
-	err := b.broker.Handoff(testContext(t), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{
+	err := b.Broker.Handoff(testContext(t), adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: adapters.Record{
 		ID: "large", Payload: bytes.Repeat([]byte("x"), 2<<20),
 	}})
 	if !errors.Is(err, adapters.ErrTooLarge) {

@@ -100,20 +100,20 @@ func TestRetryInPlace(t *testing.T) {
 			return len(calls["0"])
 		}
 		stop := b.runs(c, delay, handle)
-		b.eventually("the first attempt", func() bool { return count() == 1 })
+		b.Eventually("the first attempt", func() bool { return count() == 1 })
 		select {
 		case <-other:
 		case <-time.After(patience):
 			b.Fatal("the other key waits too")
 		}
-		b.eventually("the second attempt", func() bool { return count() == 2 })
-		b.eventually("its hand-off", func() bool {
+		b.Eventually("the second attempt", func() bool { return count() == 2 })
+		b.Eventually("its hand-off", func() bool {
 			end, err := b.client.GetOffset(of(adapters.StreamRetry, c)+".inplace", 0, sarama.OffsetNewest)
 			return err == nil && end == 2
 		})
 		stop()
 		b.runs(c, delay, handle)
-		b.eventually("all", func() bool { return count() == 7 })
+		b.Eventually("all", func() bool { return count() == 7 })
 		mu.Lock()
 		defer mu.Unlock()
 		want := map[string][]string{
@@ -132,15 +132,15 @@ func TestRetryInPlace(t *testing.T) {
 			}
 		}
 		var dead []adapters.Record
-		b.eventually("the dead letter", func() bool {
-			dead = append(dead, b.drain(of(adapters.StreamDeadLetter, c))...)
+		b.Eventually("the dead letter", func() bool {
+			dead = append(dead, b.Drain(of(adapters.StreamDeadLetter, c))...)
 			return len(dead) > 0
 		})
 		st := envelope.Parse(dead[0].Headers, time.Now())
 		if len(dead) != 1 || string(dead[0].Payload) != bodyOf(2) || st.Source.Offset == nil || *st.Source.Offset != 2 {
 			b.Errorf("dead letters %q from %+v, want the third message", idsOf(dead), st.Source)
 		}
-		if left := b.drain(of(adapters.StreamRetry, c)); len(left) > 0 {
+		if left := b.Drain(of(adapters.StreamRetry, c)); len(left) > 0 {
 			b.Errorf("%q in the retry topics, want nothing: retries are in place", idsOf(left))
 		}
 	})
@@ -152,23 +152,23 @@ func TestStateInPlaceBelongsToItsMessage(t *testing.T) {
 	b := setup(t, fake(t), kafka.Config{})
 	c := b.consumer(2)
 	c.Retry = adapters.RetryInPlace
-	if err := b.broker.Ensure(t.Context(), c); err != nil {
+	if err := b.Broker.Ensure(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	s := b.subscribe(b.broker, c)
+	s := b.SubscribeOn(b.Broker, c)
 	b.publish(c.Topic, 1)
-	d := b.next(s)
-	b.handoff(adapters.Handoff{
+	d := b.Next(s)
+	b.Handoff(adapters.Handoff{
 		Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(time.Hour),
 		State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
 	})
-	b.ack(d)
-	b.quiet(s, 300*time.Millisecond)
-	b.close(s)
+	b.Ack(d)
+	b.Quiet(s, 300*time.Millisecond)
+	b.Close(s)
 	if err := b.admin.DeleteTopic(c.Topic); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the topic is gone", func() bool {
+	b.Eventually("the topic is gone", func() bool {
 		topics, err := b.admin.ListTopics()
 		_, there := topics[c.Topic]
 		return err == nil && !there
@@ -178,10 +178,10 @@ func TestStateInPlaceBelongsToItsMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.publish(c.Topic, 1)
-	if d := b.next(b.subscribe(fresh, c)); d.Stream != adapters.StreamMain {
+	if d := b.Next(b.SubscribeOn(fresh, c)); d.Stream != adapters.StreamMain {
 		t.Errorf("a new message came from %s with headers %v", d.Stream, d.Headers)
 	} else {
-		b.ack(d)
+		b.Ack(d)
 	}
 }
 
@@ -190,10 +190,10 @@ func TestRetryInPlaceNeedsAnOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, fake(t), kafka.Config{Order: kafka.OrderNone})
 	c := adapters.Consumer{Topic: "t", Group: "g", Concurrency: 1, Retry: adapters.RetryInPlace}
-	if b.broker.Capabilities().InPlaceRetry {
+	if b.Broker.Capabilities().InPlaceRetry {
 		t.Error("the capability is declared")
 	}
-	if err := b.broker.Ensure(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
+	if err := b.Broker.Ensure(t.Context(), c); !errors.Is(err, adapters.ErrUnsupported) {
 		t.Errorf("ensure: %v, want ErrUnsupported", err)
 	}
 }
@@ -206,15 +206,15 @@ func TestLostPartitionHandsOffNothing(t *testing.T) {
 	onBoth(t, kafka.Config{}, func(b *bench) {
 		c := b.consumer(2)
 		c.Retry = adapters.RetryInPlace
-		if err := b.broker.Ensure(b.Context(), c); err != nil {
+		if err := b.Broker.Ensure(b.Context(), c); err != nil {
 			b.Fatal(err)
 		}
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		b.publish(c.Topic, 1)
-		d := b.next(s)
-		b.close(s) // the partition goes
+		d := b.Next(s)
+		b.Close(s) // the partition goes
 		for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamDeadLetter} {
-			err := b.broker.Handoff(testContext(b), adapters.Handoff{
+			err := b.Broker.Handoff(testContext(b), adapters.Handoff{
 				Consumer: c, Stream: stream, Record: d.Record, Due: time.Now().Add(time.Second),
 				State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
 			})
@@ -225,15 +225,15 @@ func TestLostPartitionHandsOffNothing(t *testing.T) {
 		if err := d.Settler.Ack(b.Context(), d); err == nil {
 			b.Error("the ack was carried out")
 		}
-		next := b.subscribe(b.open(), c)
-		if again := b.next(next); again.ID != d.ID || again.Stream != adapters.StreamMain {
+		next := b.SubscribeOn(b.open(), c)
+		if again := b.Next(next); again.ID != d.ID || again.Stream != adapters.StreamMain {
 			b.Errorf("the next owner got %s from %s, want the message as it was", again.ID, again.Stream)
 		} else {
-			b.ack(again)
+			b.Ack(again)
 		}
-		b.quiet(next, 1500*time.Millisecond)
+		b.Quiet(next, 1500*time.Millisecond)
 		for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamDeadLetter} {
-			if left := b.drain(of(stream, c)); len(left) > 0 {
+			if left := b.Drain(of(stream, c)); len(left) > 0 {
 				b.Errorf("%q in the stream %s, want nothing", idsOf(left), stream)
 			}
 		}
@@ -256,7 +256,7 @@ func TestRetryInPlaceInManyPartitions(t *testing.T) {
 	b := setup(t, fake(t), kafka.Config{Partitions: n})
 	c := b.consumer(n)
 	c.Retry = adapters.RetryInPlace
-	if err := b.broker.Ensure(b.Context(), c); err != nil {
+	if err := b.Broker.Ensure(b.Context(), c); err != nil {
 		b.Fatal(err)
 	}
 	producer, err := sarama.NewSyncProducerFromClient(manual{b.client})
@@ -269,31 +269,31 @@ func TestRetryInPlaceInManyPartitions(t *testing.T) {
 			b.Fatal(err)
 		}
 	}
-	s := b.subscribe(b.broker, c)
+	s := b.SubscribeOn(b.Broker, c)
 	var handedOff sync.WaitGroup
 	for range n {
-		d := b.next(s)
+		d := b.Next(s)
 		handedOff.Go(func() {
-			b.handoff(adapters.Handoff{
+			b.Handoff(adapters.Handoff{
 				Consumer: c, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(time.Second),
 				State: []envelope.Pair{{Key: envelope.KeyAttempt, Value: "2"}},
 			})
 		})
 	}
 	handedOff.Wait()
-	b.close(s) // without an ack: what was handed off counts
+	b.Close(s) // without an ack: what was handed off counts
 	cfg := b.cfg
 	sc := *cfg.Sarama
 	sc.Net.Proxy.Enable, sc.Net.Proxy.Dialer = true, slowDialer{}
 	cfg.Sarama = &sc
-	s = b.subscribe(b.openWith(cfg), c)
+	s = b.SubscribeOn(b.openWith(cfg), c)
 	began := time.Now()
 	for range n {
-		d := b.next(s)
+		d := b.Next(s)
 		if d.Stream != adapters.StreamRetry {
 			b.Errorf("the message of partition %d came from %s, want its second attempt", *d.Position.Partition, d.Stream)
 		}
-		b.ack(d)
+		b.Ack(d)
 	}
 	b.Logf("%d partitions after %s", n, time.Since(began))
 }

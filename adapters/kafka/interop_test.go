@@ -36,16 +36,16 @@ func TestWireFormatIsWatermillKafkas(t *testing.T) {
 		if err := theirs.Publish(c.Topic, msg); err != nil {
 			b.Fatal(err)
 		}
-		d := b.next(b.subscribe(b.broker, c))
+		d := b.Next(b.SubscribeOn(b.Broker, c))
 		want := []adapters.Header{{Key: "tenant", Value: []byte("acme")}}
 		if diff := cmp.Diff(want, d.Headers); diff != "" || d.ID != "theirs" || string(d.Payload) != "body" {
 			b.Errorf("got %q %q (-want +got):\n%s", d.ID, d.Payload, diff)
 		}
-		b.ack(d)
+		b.Ack(d)
 
 		ours := message.NewMessage("ours", []byte("body"))
 		ours.Metadata.Set("tenant", "acme")
-		if err := b.broker.Publisher().Publish(c.Topic, ours); err != nil {
+		if err := b.Broker.Publisher().Publish(c.Topic, ours); err != nil {
 			b.Fatal(err)
 		}
 		ssc := wkafka.DefaultSaramaSubscriberConfig()
@@ -94,11 +94,11 @@ func TestGroupOfWatermillKafkaIsContinued(t *testing.T) {
 	if _, err := coordinator.CommitOffset(req); err != nil {
 		t.Fatal(err)
 	}
-	d := b.next(b.subscribe(b.broker, c))
+	d := b.Next(b.SubscribeOn(b.Broker, c))
 	if d.ID != "m-00002" || d.Count != 1 {
 		t.Errorf("got %s as delivery %d, want m-00002 for the first time", d.ID, d.Count)
 	}
-	b.ack(d)
+	b.Ack(d)
 }
 
 // StartNewest: a new group gets what is published from its first Ensure on.
@@ -117,15 +117,15 @@ func TestStartNewest(t *testing.T) {
 			}
 			b.send(keyed(c.Topic, 0, 7))
 		}
-		s := b.subscribe(broker, c)
+		s := b.SubscribeOn(broker, c)
 		for range 2 {
-			d := b.next(s)
+			d := b.Next(s)
 			if string(d.Payload) != bodyOf(7) {
 				b.Errorf("got %q, which was there before the group", d.Payload)
 			}
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.quiet(s, 500*time.Millisecond)
+		b.Quiet(s, 500*time.Millisecond)
 	})
 }
 
@@ -143,9 +143,9 @@ func TestStartNewestInAGroupThatRuns(t *testing.T) {
 		if err := broker.Ensure(b.Context(), first); err != nil {
 			b.Fatal(err)
 		}
-		s := b.subscribe(broker, first)
+		s := b.SubscribeOn(broker, first)
 		b.publish(first.Topic, 1)
-		b.ack(b.next(s)) // the group has a member
+		b.Ack(b.Next(s)) // the group has a member
 		b.publish(second.Topic, 20)
 		if err := broker.Ensure(b.Context(), second); err != nil {
 			b.Fatal(err)
@@ -153,23 +153,23 @@ func TestStartNewestInAGroupThatRuns(t *testing.T) {
 		for i := range 8 {
 			b.send(keyed(second.Topic, i, 7)) // in both partitions
 		}
-		late := b.subscribe(broker, second)
+		late := b.SubscribeOn(broker, second)
 		for range 8 {
-			d := b.next(late)
+			d := b.Next(late)
 			if string(d.Payload) != bodyOf(7) {
 				b.Errorf("got %q, which was there before the group", d.Payload)
 			}
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.quiet(late, 500*time.Millisecond)
+		b.Quiet(late, 500*time.Millisecond)
 		// It is noted once: the next process goes on where this one was.
-		b.close(late)
+		b.Close(late)
 		b.send(keyed(second.Topic, 0, 8))
 		next := b.openWith(cfg)
 		if err := next.Ensure(b.Context(), second); err != nil {
 			b.Fatal(err)
 		}
-		if d := b.next(b.subscribe(next, second)); string(d.Payload) != bodyOf(8) {
+		if d := b.Next(b.SubscribeOn(next, second)); string(d.Payload) != bodyOf(8) {
 			b.Errorf("got %q, want what came meanwhile", d.Payload)
 		}
 	})
@@ -199,18 +199,18 @@ func TestMarshalerOfTheUser(t *testing.T) {
 	c := b.consumer(1)
 	b.send(&sarama.ProducerMessage{Topic: c.Topic, Value: sarama.StringEncoder("bad body")})
 	b.send(&sarama.ProducerMessage{Topic: c.Topic, Value: sarama.StringEncoder("good")})
-	s := b.subscribe(b.broker, c)
-	d := b.next(s)
+	s := b.SubscribeOn(b.Broker, c)
+	d := b.Next(s)
 	if !errors.Is(d.Undecodable, errPicky) || string(d.Payload) != "bad body" {
 		t.Errorf("got %q, undecodable: %v", d.Payload, d.Undecodable)
 	}
-	b.ack(d)
-	d = b.next(s)
+	b.Ack(d)
+	d = b.Next(s)
 	if d.Undecodable != nil || string(d.Payload) != "read: good" {
 		t.Errorf("got %q, undecodable: %v", d.Payload, d.Undecodable)
 	}
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record})
-	b.ack(d)
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record})
+	b.Ack(d)
 	if m := b.raw(of(adapters.StreamDeadLetter, c), 1)[0]; string(m.Value) != "good" {
 		t.Errorf("the dead letter is %q, want the original", m.Value)
 	}
@@ -264,12 +264,12 @@ func TestTracerOfTheUser(t *testing.T) {
 	tr := &tracer{}
 	b := setup(t, fake(t), kafka.Config{Tracer: tr})
 	c := b.consumer(1)
-	if err := b.broker.Publisher().Publish(c.Topic, message.NewMessage("a", []byte("x"))); err != nil {
+	if err := b.Broker.Publisher().Publish(c.Topic, message.NewMessage("a", []byte("x"))); err != nil {
 		t.Fatal(err)
 	}
-	d := b.next(b.subscribe(b.broker, c))
-	b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record})
-	b.ack(d)
+	d := b.Next(b.SubscribeOn(b.Broker, c))
+	b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamDeadLetter, Record: d.Record})
+	b.Ack(d)
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if tr.sent != 1 || tr.consumed == 0 {

@@ -47,10 +47,9 @@ func TestMain(m *testing.M) {
 
 // bench is a cluster under test, and a plain client beside it.
 type bench struct {
-	*testing.T
+	adaptertest.Bench
 	rawURL   string
 	cfg      kafka.Config
-	broker   adapters.Broker
 	client   sarama.Client
 	producer sarama.SyncProducer
 	admin    sarama.ClusterAdmin
@@ -78,7 +77,7 @@ func setup(t *testing.T, rawURL string, cfg kafka.Config) *bench {
 		cfg.Partitions = 1
 	}
 	cfg.GroupPerTopic = true
-	b := &bench{T: t, rawURL: rawURL, cfg: cfg}
+	b := &bench{Bench: adaptertest.Bench{T: t, Patience: patience}, rawURL: rawURL, cfg: cfg}
 	sc := testSarama()
 	sc.Producer.Return.Successes = true
 	sc.Producer.Partitioner = sarama.NewHashPartitioner
@@ -96,7 +95,7 @@ func setup(t *testing.T, rawURL string, cfg kafka.Config) *bench {
 		_ = b.producer.Close()
 		_ = b.admin.Close()
 	})
-	b.broker = b.open()
+	b.Broker = b.open()
 	return b
 }
 
@@ -130,7 +129,7 @@ func (b *bench) openWith(cfg kafka.Config) adapters.Broker {
 func (b *bench) consumer(concurrency int) adapters.Consumer {
 	b.Helper()
 	c := adapters.Consumer{Topic: "test-" + watermill.NewShortUUID(), Group: "billing", Concurrency: concurrency}
-	if err := b.broker.Ensure(b.Context(), c); err != nil {
+	if err := b.Broker.Ensure(b.Context(), c); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { b.dropTopics(c.Topic) })
@@ -150,69 +149,6 @@ func (b *bench) dropTopics(prefix string) {
 }
 
 func of(s adapters.Stream, c adapters.Consumer) string { return adapters.Names{}.Of(s, c) }
-
-// subscribe opens a subscription that is closed at the end of the test.
-func (b *bench) subscribe(broker adapters.Broker, c adapters.Consumer) adapters.Subscription {
-	b.Helper()
-	s, err := broker.Subscribe(b.Context(), c)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { b.close(s) })
-	return s
-}
-
-func (b *bench) close(s adapters.Subscription) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := s.Close(ctx); err != nil {
-		b.Errorf("close subscription: %v", err)
-	}
-}
-
-// next returns the next delivery.
-func (b *bench) next(s adapters.Subscription) *adapters.Delivery {
-	b.Helper()
-	select {
-	case d, ok := <-s.Deliveries():
-		if !ok {
-			b.Fatal("the subscription ended")
-		}
-		return d
-	case <-time.After(patience):
-		b.Fatal("nothing was delivered")
-	}
-	return nil
-}
-
-// quiet checks that nothing is delivered for a while.
-func (b *bench) quiet(s adapters.Subscription, d time.Duration) {
-	b.Helper()
-	select {
-	case got, ok := <-s.Deliveries():
-		if ok {
-			b.Fatalf("delivered %q from %s", got.ID, got.Stream)
-		}
-	case <-time.After(d):
-	}
-}
-
-func (b *bench) ack(d *adapters.Delivery) {
-	b.Helper()
-	if err := d.Settler.Ack(b.Context(), d); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func (b *bench) handoff(h adapters.Handoff) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
-	defer cancel()
-	if err := b.broker.Handoff(ctx, h); err != nil {
-		b.Fatal(err)
-	}
-}
 
 // publish writes n messages with ids, and keys of their own, as a foreign
 // producer does.
@@ -238,37 +174,6 @@ func (b *bench) send(m *sarama.ProducerMessage) {
 	b.Helper()
 	if _, _, err := b.producer.SendMessage(m); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// drain returns all records of a stream.
-func (b *bench) drain(stream string) []adapters.Record {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
-	defer cancel()
-	var records []adapters.Record
-	err := b.broker.Drain(ctx, stream, func(_ context.Context, r adapters.Record) error {
-		records = append(records, r)
-		return nil
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return records
-}
-
-// eventually polls until ok.
-func (b *bench) eventually(what string, ok func() bool) {
-	b.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.Fatalf("not within %s: %s", patience, what)
-		}
 	}
 }
 

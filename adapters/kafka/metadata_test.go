@@ -39,23 +39,23 @@ func TestClusterThatTakesLittleMetadata(t *testing.T) {
 	c := b.consumer(8)
 	const n = 4000
 	b.publish(c.Topic, n)
-	s := b.subscribe(b.broker, c)
+	s := b.SubscribeOn(b.Broker, c)
 	left := map[string]bool{}
 	for range n {
-		if d := b.next(s); d.ID != "m-00000" && d.ID != "m-03999" { // the bitmap spans all
-			b.ack(d)
+		if d := b.Next(s); d.ID != "m-00000" && d.ID != "m-03999" { // the bitmap spans all
+			b.Ack(d)
 		} else {
 			left[d.ID] = true
 		}
 	}
-	b.close(s)
-	s = b.subscribe(b.open(), c)
+	b.Close(s)
+	s = b.SubscribeOn(b.open(), c)
 	again := 0
 	for end := time.After(patience); len(left) > 0; again++ {
 		select {
 		case d := <-s.Deliveries():
 			delete(left, d.ID)
-			b.ack(d)
+			b.Ack(d)
 		case <-end:
 			t.Fatalf("not delivered: %v", left)
 		}
@@ -64,5 +64,5 @@ func TestClusterThatTakesLittleMetadata(t *testing.T) {
 	if again > n-1000 {
 		t.Errorf("%d of %d came again, want what the metadata has no room for", again, n)
 	}
-	b.quiet(s, time.Second)
+	b.Quiet(s, time.Second)
 }

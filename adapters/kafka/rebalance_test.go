@@ -18,27 +18,27 @@ func TestFinishedAboveAnUnfinishedHeadIsNotHandledAgain(t *testing.T) {
 	onBoth(t, kafka.Config{}, func(b *bench) {
 		c := b.consumer(8)
 		b.publish(c.Topic, n+1)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		var head *adapters.Delivery
 		for range n + 1 {
-			d := b.next(s)
+			d := b.Next(s)
 			if d.ID == "m-00000" {
 				head = d
 				continue
 			}
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.close(s)
+		b.Close(s)
 		if err := head.Settler.Ack(b.Context(), head); err == nil {
 			b.Error("an ack after Close said that it was carried out")
 		}
-		other := b.subscribe(b.open(), c)
-		if d := b.next(other); d.ID != "m-00000" || d.Count != 1 {
+		other := b.SubscribeOn(b.open(), c)
+		if d := b.Next(other); d.ID != "m-00000" || d.Count != 1 {
 			b.Errorf("the next owner got %s, delivery %d, want m-00000 for the first time", d.ID, d.Count)
 		} else {
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.quiet(other, time.Second)
+		b.Quiet(other, time.Second)
 	})
 }
 
@@ -48,11 +48,11 @@ func TestRebalanceDuringADelay(t *testing.T) {
 	t.Parallel()
 	onBoth(t, kafka.Config{Partitions: 2, RevokeGrace: 300 * time.Millisecond}, func(b *bench) {
 		c := b.consumer(4)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		b.publish(c.Topic, 1)
-		slow := b.next(s)
+		slow := b.Next(s)
 		due := time.Now().Add(8 * time.Second)
-		b.handoff(adapters.Handoff{
+		b.Handoff(adapters.Handoff{
 			Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "later", Key: []byte("k"), Payload: []byte("x")}, Due: due,
 		})
 		var mu sync.Mutex
@@ -71,11 +71,11 @@ func TestRebalanceDuringADelay(t *testing.T) {
 			}
 		}
 		wg.Go(func() { consume(s, nil) })
-		other := b.subscribe(b.open(), c)
+		other := b.SubscribeOn(b.open(), c)
 		first := make(chan string, 1)
 		joined := time.Now()
 		wg.Go(func() { consume(other, first) })
-		b.eventually("the member that joined gets messages", func() bool {
+		b.Eventually("the member that joined gets messages", func() bool {
 			for i := range 8 {
 				b.send(keyed(c.Topic, i, int(time.Now().UnixNano())))
 			}
@@ -89,13 +89,13 @@ func TestRebalanceDuringADelay(t *testing.T) {
 		if err := slow.Settler.Ack(b.Context(), slow); err != nil {
 			b.Logf("the partition of the slow handler has moved: %v", err)
 		}
-		b.eventually("the retry comes", func() bool {
+		b.Eventually("the retry comes", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(arrived["later"]) > 0
 		})
-		b.close(other)
-		b.close(s)
+		b.Close(other)
+		b.Close(s)
 		wg.Wait()
 		if n := len(arrived["later"]); n != 1 || arrived["later"][0].Before(due) {
 			b.Errorf("the retry came %d times, the first %s after its time", n, arrived["later"][0].Sub(due))
@@ -113,12 +113,12 @@ func TestHandlerGoesOnOverARebalance(t *testing.T) {
 	t.Parallel()
 	onBoth(t, kafka.Config{RevokeGrace: 100 * time.Millisecond}, func(b *bench) {
 		c := b.consumer(4)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		retry := func(id string, delay time.Duration) *adapters.Delivery {
-			b.handoff(adapters.Handoff{
+			b.Handoff(adapters.Handoff{
 				Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: time.Now().Add(delay),
 			})
-			d := b.next(s)
+			d := b.Next(s)
 			if d.ID != id {
 				b.Fatalf("got %s, want %s", d.ID, id)
 			}
@@ -126,11 +126,11 @@ func TestHandlerGoesOnOverARebalance(t *testing.T) {
 		}
 		slow := retry("slow", 100*time.Millisecond)
 		fast := retry("fast", 2500*time.Millisecond) // in a tier that did not exist
-		b.ack(fast)
-		b.ack(slow)
-		b.quiet(s, time.Second)
-		b.close(s)
-		b.quiet(b.subscribe(b.open(), c), 2*time.Second)
+		b.Ack(fast)
+		b.Ack(slow)
+		b.Quiet(s, time.Second)
+		b.Close(s)
+		b.Quiet(b.SubscribeOn(b.open(), c), 2*time.Second)
 	})
 }
 
@@ -146,7 +146,7 @@ func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 				b.send(keyed(c.Topic, k, i))
 			}
 		}
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		var mu sync.Mutex
 		next, busy := map[string]int{}, map[string]bool{}
 		returned := map[string]bool{}
@@ -191,7 +191,7 @@ func TestMessagesOfAKeyAreHandledInOrder(t *testing.T) {
 				b.Fatalf("%d messages of %d", i, keys*each)
 			}
 		}
-		b.close(s)
+		b.Close(s)
 		wg.Wait()
 	})
 }

@@ -39,7 +39,7 @@ func TestPositionsBeyondTheEndHideNothing(t *testing.T) {
 		parking := of(adapters.StreamParking, c)
 		b.commitAs(parking+".drain", parking, 1000) // of operators
 		b.commitAs(c.Topic+"."+c.Group, c.Topic, 1000)
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "parked", Payload: []byte("x")}})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "parked", Payload: []byte("x")}})
 		b.publish(c.Topic, 1)
 		var waiting int
 		for _, line := range b.check(c) {
@@ -50,22 +50,22 @@ func TestPositionsBeyondTheEndHideNothing(t *testing.T) {
 		if waiting != 2 {
 			b.Errorf("the check sees %d messages of 2: %q", waiting, b.check(c))
 		}
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		got := map[string]bool{}
 		for range 2 {
-			d := b.next(s)
+			d := b.Next(s)
 			got[d.ID] = true
-			b.ack(d)
+			b.Ack(d)
 		}
 		if !got["parked"] || !got["m-00000"] {
 			b.Errorf("delivered %v, want both", got)
 		}
-		b.close(s)
+		b.Close(s)
 
 		// The consumer's position is beyond the end now.
 		b.commitAs(parking, parking, 1000)
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "later", Payload: []byte("x")}, Due: time.Now().Add(time.Hour)})
-		if drained := idsOf(b.drain(parking)); len(drained) == 0 || drained[len(drained)-1] != "later" {
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "later", Payload: []byte("x")}, Due: time.Now().Add(time.Hour)})
+		if drained := idsOf(b.Drain(parking)); len(drained) == 0 || drained[len(drained)-1] != "later" {
 			b.Errorf("drained %q, want what was parked last too", drained)
 		}
 	})
@@ -78,22 +78,22 @@ func TestDeletedRecordsAreLeftOut(t *testing.T) {
 	onBoth(t, kafka.Config{}, func(b *bench) {
 		c := b.consumer(20)
 		b.publish(c.Topic, 10)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		for range 10 {
-			if d := b.next(s); d.ID >= "m-00005" && d.ID != "m-00008" {
-				b.ack(d)
+			if d := b.Next(s); d.ID >= "m-00005" && d.ID != "m-00008" {
+				b.Ack(d)
 			}
 		}
-		b.close(s)
+		b.Close(s)
 		if err := b.admin.DeleteRecords(c.Topic, map[int32]int64{0: 4}); err != nil {
 			b.Fatal(err)
 		}
-		s = b.subscribe(b.open(), c)
+		s = b.SubscribeOn(b.open(), c)
 		var got []string
 		for range 2 {
-			d := b.next(s)
+			d := b.Next(s)
 			got = append(got, d.ID)
-			b.ack(d)
+			b.Ack(d)
 		}
 		if want := []string{"m-00004", "m-00008"}; !slices.Equal(got, want) {
 			b.Errorf("delivered %q, want %q", got, want)
@@ -105,8 +105,8 @@ func TestDeletedRecordsAreLeftOut(t *testing.T) {
 		}
 		b.send(keyed(c.Topic, 0, 7))
 		for {
-			d := b.next(s)
-			b.ack(d)
+			d := b.Next(s)
+			b.Ack(d)
 			if string(d.Payload) == bodyOf(7) {
 				return
 			}

@@ -15,25 +15,25 @@ func TestStopTakesBackWhatNobodyHasReceived(t *testing.T) {
 	b := setup(t, fake(t), kafka.Config{})
 	c := b.consumer(4)
 	b.publish(c.Topic, 10)
-	first, err := b.broker.Subscribe(b.Context(), c)
+	first, err := b.Broker.Subscribe(b.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.ack(b.next(first)) // others are on their way
+	b.Ack(b.Next(first)) // others are on their way
 	if err := first.Stop(b.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if d, open := <-first.Deliveries(); open {
 		t.Errorf("delivered %q after Stop", d.ID)
 	}
-	b.close(first)
+	b.Close(first)
 
-	second := b.subscribe(b.broker, adapters.Consumer{Topic: c.Topic, Group: c.Group, Concurrency: 1})
+	second := b.SubscribeOn(b.Broker, adapters.Consumer{Topic: c.Topic, Group: c.Group, Concurrency: 1})
 	for i := 1; i < 10; i++ {
-		d := b.next(second)
+		d := b.Next(second)
 		if want := fmt.Sprintf("m-%05d", i); d.ID != want || d.Count != 1 {
 			t.Errorf("delivered %q for the %dth time, want %q for the first", d.ID, d.Count, want)
 		}
-		b.ack(d)
+		b.Ack(d)
 	}
 }

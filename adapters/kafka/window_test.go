@@ -62,11 +62,11 @@ func TestBeyondTheWindowRetriesComeLate(t *testing.T) {
 		id := fmt.Sprint(i)
 		// The last ones are due first.
 		due[id] = time.Now().Add(1900*time.Millisecond - time.Duration(i)*5*time.Millisecond)
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: due[id]})
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: due[id]})
 	}
-	s := b.subscribe(broker, c)
+	s := b.SubscribeOn(broker, c)
 	for range n {
-		d := b.next(s)
+		d := b.Next(s)
 		if early := time.Until(due[d.ID]); early > 0 {
 			t.Errorf("%s came %s early", d.ID, early)
 		}
@@ -74,7 +74,7 @@ func TestBeyondTheWindowRetriesComeLate(t *testing.T) {
 			t.Errorf("%s came twice", d.ID)
 		}
 		delete(due, d.ID)
-		b.ack(d)
+		b.Ack(d)
 	}
 	if !out.contains("more messages wait than are read ahead") {
 		t.Error("nothing was logged about it")
@@ -88,12 +88,12 @@ func TestRetriesAreOnTimeAndSpread(t *testing.T) {
 	measure := func(b *bench) {
 		const n = 400
 		c := b.consumer(16)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		retry := func(id string, due time.Time) {
-			b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: due})
+			b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: due})
 		}
 		retry("first", time.Now()) // who reads has joined
-		b.ack(b.next(s))
+		b.Ack(b.Next(s))
 		start, due := time.Now(), map[string]time.Time{}
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range n {
@@ -109,7 +109,7 @@ func TestRetriesAreOnTimeAndSpread(t *testing.T) {
 			for i := range n {
 				id := fmt.Sprint(i)
 				at := due[id]
-				if err := b.broker.Handoff(b.Context(), adapters.Handoff{
+				if err := b.Broker.Handoff(b.Context(), adapters.Handoff{
 					Consumer: c, Stream: adapters.StreamRetry, Record: adapters.Record{ID: id, Payload: []byte("x")}, Due: at,
 				}); err != nil {
 					b.Error(err)
@@ -126,7 +126,7 @@ func TestRetriesAreOnTimeAndSpread(t *testing.T) {
 		var last time.Time
 		same := 0
 		for range n {
-			d := b.next(s)
+			d := b.Next(s)
 			now := time.Now()
 			arrived[d.ID] = now
 			if early := due[d.ID].Sub(now); early > 0 {
@@ -136,7 +136,7 @@ func TestRetriesAreOnTimeAndSpread(t *testing.T) {
 				same++
 			}
 			last = now
-			b.ack(d)
+			b.Ack(d)
 		}
 		sending.Wait()
 		for id, at := range arrived {
@@ -168,11 +168,11 @@ func TestReadAheadIsBoundedByBytes(t *testing.T) {
 		b.send(keyedOf(c.Topic, i, strings.Repeat("x", 9_000)))
 	}
 	b.send(keyedOf(c.Topic, 20, strings.Repeat("x", 500_000)))
-	s := b.subscribe(b.broker, c)
+	s := b.SubscribeOn(b.Broker, c)
 	for range 21 {
-		b.ack(b.next(s))
+		b.Ack(b.Next(s))
 	}
-	b.quiet(s, 300*time.Millisecond)
+	b.Quiet(s, 300*time.Millisecond)
 }
 
 // Topics that are deleted while they are read come back, and are read from their
@@ -181,10 +181,10 @@ func TestTopicIsDeletedAndCreatedAnew(t *testing.T) {
 	t.Parallel()
 	onBoth(t, kafka.Config{}, func(b *bench) {
 		c := b.consumer(2)
-		s := b.subscribe(b.broker, c)
+		s := b.SubscribeOn(b.Broker, c)
 		b.publish(c.Topic, 3)
 		for range 3 {
-			b.ack(b.next(s))
+			b.Ack(b.Next(s))
 		}
 		for _, topic := range []string{c.Topic, of(adapters.StreamParking, c)} {
 			if err := b.admin.DeleteTopic(topic); err != nil {
@@ -194,8 +194,8 @@ func TestTopicIsDeletedAndCreatedAnew(t *testing.T) {
 		// More than there were before, before anybody has noticed: the old position
 		// lies in the middle of them.
 		one := &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}
-		b.eventually("it can be created anew", func() bool { return b.admin.CreateTopic(c.Topic, one, false) == nil })
-		b.eventually("it can be published to", func() bool {
+		b.Eventually("it can be created anew", func() bool { return b.admin.CreateTopic(c.Topic, one, false) == nil })
+		b.Eventually("it can be published to", func() bool {
 			_, _, err := b.producer.SendMessage(keyedOf(c.Topic, 100, "new"))
 			return err == nil
 		})
@@ -208,13 +208,13 @@ func TestTopicIsDeletedAndCreatedAnew(t *testing.T) {
 			missing[fmt.Sprintf("%d-0", i)] = true
 		}
 		for len(missing) > 0 {
-			d := b.next(s)
+			d := b.Next(s)
 			delete(missing, d.ID)
-			b.ack(d)
+			b.Ack(d)
 		}
-		b.handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "parked", Payload: []byte("x")}, Due: time.Now()})
-		for d := b.next(s); d.ID != "parked"; d = b.next(s) {
-			b.ack(d) // again, perhaps
+		b.Handoff(adapters.Handoff{Consumer: c, Stream: adapters.StreamParking, Record: adapters.Record{ID: "parked", Payload: []byte("x")}, Due: time.Now()})
+		for d := b.Next(s); d.ID != "parked"; d = b.Next(s) {
+			b.Ack(d) // again, perhaps
 		}
 	})
 }

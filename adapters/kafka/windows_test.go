@@ -54,11 +54,11 @@ func TestWindowsTellHowManyRetriesWait(t *testing.T) {
 		}
 		return slices.MaxFunc(all, func(a, b adapters.Window) int { return cmp.Compare(a.Messages, b.Messages) })
 	}
-	b.eventually("the window of a tier is full", func() bool { return held(adapters.StreamRetry).Fill == 1 })
+	b.Eventually("the window of a tier is full", func() bool { return held(adapters.StreamRetry).Fill == 1 })
 	if w := held(adapters.StreamRetry); w.Messages != window || w.Bytes == 0 || w.Consumer.Topic != topic {
 		t.Errorf("the full window is %+v, want %d messages", w, window)
 	}
-	b.eventually("nothing is held of the topic itself", func() bool {
+	b.Eventually("nothing is held of the topic itself", func() bool {
 		w := held(adapters.StreamMain)
 		return w.Name != "" && w.Messages == 0 && w.Fill == 0
 	})

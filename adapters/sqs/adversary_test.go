@@ -58,7 +58,7 @@ func TestLeaseLostDuringAHandoff(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t, sqs.Config{RequestTimeout: 20 * time.Second})
-				b.ensure(orders)
+				b.Ensure(orders)
 				calls := 0
 				p := b.run(spillway.Config{Policy: policy.Policy{Backoff: constantly(time.Hour)}}, func(*message.Message) error {
 					calls++
@@ -92,24 +92,24 @@ func TestCloseThatCannotGiveBackLosesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		b.publish("orders", "a", nil)
-		s, err := b.broker.Subscribe(t.Context(), orders)
+		s, err := b.Broker.Subscribe(t.Context(), orders)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.next(s)
+		b.Next(s)
 		b.fake.Inject(sqsfake.Fault{Action: "ChangeMessageVisibility", Times: sqsfake.Always, Do: sqsfake.Refuse()})
 		from := time.Now()
 		if err := s.Close(t.Context()); err == nil {
 			t.Error("Close could not give the message back, and says nothing")
 		}
 		b.fake.ClearFaults()
-		d := b.next(b.subscribe(orders))
+		d := b.Next(b.Subscribe(orders))
 		if waited := time.Since(from); d.Count != 2 || waited > 30*time.Second {
 			t.Errorf("it came after %s with count %d", waited, d.Count)
 		}
-		b.ack(d)
+		b.Ack(d)
 		if got := b.where("a"); len(got) != 0 {
 			t.Errorf("it is also in %v", got)
 		}
@@ -126,7 +126,7 @@ func TestClocksThatAreAnHourApart(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				b.ensure(orders)
+				b.Ensure(orders)
 				start := time.Now()
 				var at []time.Duration
 				b.run(spillway.Config{}, func(msg *message.Message) error {
@@ -138,7 +138,7 @@ func TestClocksThatAreAnHourApart(t *testing.T) {
 				})
 				due := start.Add(time.Minute) // as the other host sees it: SQS's clock is ours
 				pairs, _ := envelope.State{Attempt: 2, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}, DueAt: due.Add(skew)}.Pairs(0)
-				b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a", Payload: []byte("a")}, State: pairs, Due: due})
+				b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a", Payload: []byte("a")}, State: pairs, Due: due})
 				time.Sleep(5 * time.Hour)
 				synctest.Wait()
 				want := time.Minute + max(0, skew)
@@ -162,7 +162,7 @@ func TestTenForeignAttributes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		attributes := map[string]types.MessageAttributeValue{
 			"number": {DataType: aws.String("Number"), StringValue: aws.String("42")},
 			"binary": {DataType: aws.String("Binary.png"), BinaryValue: []byte{0xff, 0}},
@@ -172,7 +172,7 @@ func TestTenForeignAttributes(t *testing.T) {
 			attributes[fmt.Sprintf("tag-%d", i)] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(strings.Repeat("x", i+1))}
 		}
 		b.publish("orders", "body", attributes)
-		first := b.next(s)
+		first := b.Next(s)
 		if len(first.Headers) != 10 {
 			t.Fatalf("%d headers", len(first.Headers))
 		}
@@ -185,19 +185,19 @@ func TestTenForeignAttributes(t *testing.T) {
 			}
 		}
 		pairs, _ := envelope.State{Attempt: 2, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}}.Pairs(0)
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: first.Record, State: pairs})
-		b.ack(first)
-		second := b.next(s)
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: first.Record, State: pairs})
+		b.Ack(first)
+		second := b.Next(s)
 		same("retry", second.Record)
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: second.Record, State: pairs})
-		b.ack(second)
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: second.Record, State: pairs})
+		b.Ack(second)
 		for _, m := range b.fake.Messages("orders_billing_dlq") {
 			if len(m.Attributes) > 7 {
 				t.Errorf("the dead letter has %d attributes", len(m.Attributes))
 			}
 		}
 		var dead []adapters.Record
-		if err := b.broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
+		if err := b.Broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
 			dead = append(dead, r)
 			return nil
 		}); err != nil || len(dead) != 1 {
@@ -205,10 +205,10 @@ func TestTenForeignAttributes(t *testing.T) {
 		}
 		same("dead letter", dead[0])
 		dead[0].Native = nil // as from an inventory
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: dead[0], State: pairs})
-		third := b.next(s)
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: dead[0], State: pairs})
+		third := b.Next(s)
 		same("replay", third.Record)
-		b.ack(third)
+		b.Ack(third)
 	})
 }
 
@@ -220,18 +220,18 @@ func TestOutputsDoNotInheritADeduplicationID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.create("out.fifo", map[string]string{"FifoQueue": "true", "ContentBasedDeduplication": "true"})
-		s := b.subscribe(adapters.Consumer{Topic: "orders.fifo", Group: "billing", Concurrency: 1, Retry: adapters.RetryInPlace})
+		s := b.Subscribe(adapters.Consumer{Topic: "orders.fifo", Group: "billing", Concurrency: 1, Retry: adapters.RetryInPlace})
 		in := message.NewMessage("in", []byte("order"))
 		in.Metadata.Set("MessageGroupId", "g")
 		in.Metadata.Set("MessageDeduplicationId", "order-1")
-		p := b.broker.Publisher()
+		p := b.Broker.Publisher()
 		if err := p.Publish("orders.fifo", in, in); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(b.fake.Messages("orders.fifo")); n != 1 {
 			t.Errorf("%d messages with one deduplication id, want 1", n)
 		}
-		d := b.next(s)
+		d := b.Next(s)
 		for i := range 2 {
 			out := message.NewMessage(fmt.Sprint(i), []byte("same"))
 			for _, h := range d.Headers {
@@ -241,7 +241,7 @@ func TestOutputsDoNotInheritADeduplicationID(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.ack(d)
+		b.Ack(d)
 		if n := len(b.fake.Messages("out.fifo")); n != 2 {
 			t.Errorf("%d outputs arrived, want 2", n)
 		}
@@ -266,7 +266,7 @@ func TestContentDeduplicationDropsNoDeadLetter(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			msg := message.NewMessage(id, []byte("same"))
 			msg.Metadata.Set("MessageGroupId", id)
-			if err := b.broker.Publisher().Publish(b.topic, msg); err != nil {
+			if err := b.Broker.Publisher().Publish(b.topic, msg); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -293,7 +293,7 @@ func TestWhatSQSMovedAndSomebodyBroughtBackIsNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		b.publish("orders", "a", nil)
 		url := b.url("orders")
 		for range 11 {
@@ -335,14 +335,14 @@ func TestKeysOfOtherBrokers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t, sqs.Config{RelaxedFIFO: true})
 				fifo := adapters.Consumer{Topic: "orders.fifo", Group: "billing", Concurrency: 1}
-				b.ensure(orders)
-				b.ensure(fifo)
+				b.Ensure(orders)
+				b.Ensure(fifo)
 				for _, id := range []string{"1", "2"} {
 					r := adapters.Record{ID: id, Key: []byte(key), Payload: []byte(id), Headers: []adapters.Header{
 						{Key: "sqs:AWSTraceHeader", Value: []byte("\x01"), Type: adapters.TypeSystem},
 					}}
-					b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: r})
-					b.handoff(adapters.Handoff{Consumer: fifo, Stream: adapters.StreamDeadLetter, Record: r})
+					b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: r})
+					b.Handoff(adapters.Handoff{Consumer: fifo, Stream: adapters.StreamDeadLetter, Record: r})
 				}
 				dead := b.fake.Messages("orders_billing_dlq.fifo")
 				if len(dead) != 2 || dead[0].GroupID != dead[1].GroupID || dead[0].GroupID == "" {
@@ -352,7 +352,7 @@ func TestKeysOfOtherBrokers(t *testing.T) {
 					t.Errorf("%d retries, want 2", n)
 				}
 				// Without a key the id is the group, and may be anything too.
-				b.handoff(adapters.Handoff{Consumer: fifo, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: key, Payload: []byte("x")}})
+				b.Handoff(adapters.Handoff{Consumer: fifo, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: key, Payload: []byte("x")}})
 			})
 		})
 	}
@@ -367,18 +367,18 @@ func TestOddBodiesGoThroughTheChain(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				b.ensure(orders)
+				b.Ensure(orders)
 				var seen [][]byte
 				b.run(spillway.Config{Policy: policy.Policy{Attempts: policy.Attempts{Transient: 3}, Backoff: constantly(20 * time.Minute)}}, func(msg *message.Message) error {
 					seen = append(seen, bytes.Clone(msg.Payload))
 					return failure.Transient(errors.New("down"))
 				})
-				if err := b.broker.Publisher().Publish("orders", message.NewMessage("a", body)); err != nil {
+				if err := b.Broker.Publisher().Publish("orders", message.NewMessage("a", body)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if err := b.broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
+				if err := b.Broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
 					seen = append(seen, r.Payload)
 					return nil
 				}); err != nil {
@@ -407,7 +407,7 @@ func TestHandoffWithoutAnswerIsRepeatedByTheChainOnly(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				b.ensure(orders)
+				b.Ensure(orders)
 				told := 0
 				b.run(spillway.Config{
 					Policy: policy.Policy{Backoff: constantly(time.Hour)},
@@ -422,7 +422,7 @@ func TestHandoffWithoutAnswerIsRepeatedByTheChainOnly(t *testing.T) {
 				}
 
 				b.fake.Inject(sqsfake.Fault{Action: "SendMessage", Queue: "jobs", Do: sqsfake.Fail("ServiceUnavailable")})
-				if err := b.broker.Publisher().Publish("jobs", message.NewMessage("j", []byte("j"))); err != nil {
+				if err := b.Broker.Publisher().Publish("jobs", message.NewMessage("j", []byte("j"))); err != nil {
 					t.Errorf("publish: %v", err)
 				}
 			})

@@ -77,7 +77,7 @@ func TestTwoHoursAreEightHops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		var at []time.Time
 		b.run(spillway.Config{Policy: policy.Policy{Backoff: constantly(2 * time.Hour)}}, func(msg *message.Message) error {
 			at = append(at, time.Now())
@@ -123,7 +123,7 @@ func TestWaitingIsNotHolding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		calls := make(chan string, 100)
 		for range 3 {
 			b.run(spillway.Config{Policy: policy.Policy{Backoff: constantly(time.Minute)}}, func(msg *message.Message) error {
@@ -153,7 +153,7 @@ func TestAttemptsAreOursAndCopiesAreOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		attempts := 0
 		depth := func() (n int) {
 			for _, q := range b.fake.Queues() {
@@ -186,7 +186,7 @@ func TestDeadLetterThatIsMovedBackIsAReplay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		var seen []envelope.State
 		b.run(spillway.Config{Policy: policy.Policy{Attempts: policy.Attempts{Transient: 2}, Backoff: constantly(time.Second)}}, func(msg *message.Message) error {
 			d, _ := spillway.DeliveryFrom(msg.Context())
@@ -240,7 +240,7 @@ func TestLostLeasesAreNoOutcomeAndFoundOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		var logs bytes.Buffer
 		calls := 0
 		p := b.run(spillway.Config{Logger: slog.New(slog.NewTextHandler(&logs, nil))}, func(msg *message.Message) error {
@@ -276,21 +276,21 @@ func TestErrorsOfHandoffs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		h := adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a", Payload: []byte("a")}}
 		for code, want := range map[string]error{
 			"InvalidMessageContents": adapters.ErrRefused, "InvalidParameterValue": adapters.ErrRefused,
 			"RequestThrottled": nil, "ServiceUnavailable": nil, "AccessDenied": nil,
 		} {
 			b.fake.Inject(sqsfake.Fault{Action: "SendMessage", Times: sqsfake.Always, Do: sqsfake.Fail(code)})
-			err := b.broker.Handoff(t.Context(), h)
+			err := b.Broker.Handoff(t.Context(), h)
 			if err == nil || errors.Is(err, adapters.ErrRefused) != (want != nil) {
 				t.Errorf("%s: %v", code, err)
 			}
 			b.fake.ClearFaults()
 		}
 		h.Record.Payload = bytes.Repeat([]byte("x"), 1<<20)
-		if err := b.broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) { // S27
+		if err := b.Broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) { // S27
 			t.Errorf("a message beyond the limit: %v", err)
 		}
 		if n := len(b.fake.Messages("orders_billing_retry")); n != 0 {
@@ -304,7 +304,7 @@ func TestFailuresDoNotMakeMessagesGrow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		largest := 0
 		b.run(spillway.Config{Policy: policy.Policy{Attempts: policy.Attempts{Transient: 20}, Backoff: constantly(time.Second)}}, func(msg *message.Message) error {
 			d, _ := spillway.DeliveryFrom(msg.Context())
@@ -331,7 +331,7 @@ func TestDeletedQueueComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		handled := 0
 		b.run(spillway.Config{}, func(*message.Message) error { handled++; return nil })
 		url := b.url("orders")
@@ -353,26 +353,26 @@ func TestParkingHopsToItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		from := time.Now()
 		pairs, _ := envelope.State{Attempt: 2, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}, DueAt: from.Add(2 * time.Hour)}.Pairs(0)
 		h := adapters.Handoff{
 			Consumer: orders, Stream: adapters.StreamParking, Record: adapters.Record{ID: "a", Payload: []byte("\xff")},
 			State: pairs, Due: from.Add(2 * time.Hour),
 		}
-		b.handoff(h)
-		d := b.next(s)
+		b.Handoff(h)
+		d := b.Next(s)
 		if waited := time.Since(from); waited != 2*time.Hour || d.Stream != adapters.StreamRetry || !bytes.Equal(d.Payload, []byte("\xff")) {
 			t.Errorf("after %s from %s: %q", waited, d.Stream, d.Payload)
 		}
-		b.ack(d)
+		b.Ack(d)
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		h.Due = time.Now().Add(10 * time.Minute)
-		b.handoff(h)
+		b.Handoff(h)
 		n := 0
-		err := b.broker.Drain(t.Context(), "orders.billing.parking", func(_ context.Context, r adapters.Record) error { n++; return nil })
+		err := b.Broker.Drain(t.Context(), "orders.billing.parking", func(_ context.Context, r adapters.Record) error { n++; return nil })
 		if err != nil || n != 1 {
 			t.Errorf("drained %d: %v", n, err)
 		}
@@ -384,7 +384,7 @@ func TestDrainShowsWhatTheBrokerSays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		b.publish("orders", "poison", nil)
 		url := b.url("orders")
 		for range 11 {
@@ -394,7 +394,7 @@ func TestDrainShowsWhatTheBrokerSays(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		var got []adapters.Record
-		err := b.broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
+		err := b.Broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
 			got = append(got, r)
 			return nil
 		})
@@ -435,7 +435,7 @@ func TestFIFORetriesInPlaceInOrder(t *testing.T) {
 		b := setup(t)
 		b.topic = "orders.fifo"
 		fifo := adapters.Consumer{Topic: b.topic, Group: "billing", Concurrency: 4, Retry: adapters.RetryInPlace}
-		b.ensure(fifo)
+		b.Ensure(fifo)
 		var mu sync.Mutex
 		var log []string
 		start := time.Now()
@@ -455,7 +455,7 @@ func TestFIFORetriesInPlaceInOrder(t *testing.T) {
 		for _, body := range []string{"a1", "a2", "a3", "b1", "b2", "c1"} {
 			msg := message.NewMessage(body, []byte(body))
 			msg.Metadata.Set("MessageGroupId", body[:1])
-			if err := b.broker.Publisher().Publish(b.topic, msg); err != nil {
+			if err := b.Broker.Publisher().Publish(b.topic, msg); err != nil {
 				t.Fatal(err)
 			}
 		}

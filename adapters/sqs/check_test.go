@@ -18,7 +18,7 @@ import (
 
 func check(b *bench) map[string]adapters.Finding {
 	b.Helper()
-	findings, err := b.broker.(adapters.Checker).Check(b.Context(), []adapters.Consumer{orders})
+	findings, err := b.Broker.(adapters.Checker).Check(b.Context(), []adapters.Consumer{orders})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestCheckOfWhatEnsureMade(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		for rule, f := range check(b) {
 			if f.Severity == adapters.SeverityError || f.Severity == adapters.SeverityWarning {
 				t.Errorf("%s: %s %s: %s", f.Severity, rule, f.Stream, f.Message)
@@ -55,7 +55,7 @@ func TestCheckFindsWhatIsMissing(t *testing.T) {
 		if f := check(b)["sqs-queue-missing"]; f.Severity != adapters.SeverityError {
 			t.Errorf("queues that do not exist: %+v", f)
 		}
-		b.ensure(orders)
+		b.Ensure(orders)
 		url := b.url("orders_billing_dlq")
 		if _, err := b.client.DeleteQueue(t.Context(), &awssqs.DeleteQueueInput{QueueUrl: &url}); err != nil {
 			t.Fatal(err)
@@ -74,9 +74,9 @@ func TestCheckTellsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		for _, s := range []adapters.Stream{adapters.StreamDeadLetter, adapters.StreamParking, adapters.StreamSuspect} {
-			b.handoff(adapters.Handoff{Consumer: orders, Stream: s, Record: adapters.Record{ID: "a", Payload: []byte("a")}})
+			b.Handoff(adapters.Handoff{Consumer: orders, Stream: s, Record: adapters.Record{ID: "a", Payload: []byte("a")}})
 		}
 		rules := check(b)
 		for _, rule := range []string{"sqs-dead-letters", "sqs-parked", "sqs-suspects"} {
@@ -98,9 +98,9 @@ func TestCheckOfAServerThatTellsNoRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.cfg.HTTPClient = withoutRetention{b.fake.Client()}
-		b.broker = b.open()
-		b.ensure(orders)
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: []byte("a")}})
+		b.Broker = b.open()
+		b.Ensure(orders)
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: []byte("a")}})
 		rules := check(b)
 		for rule, f := range rules {
 			if f.Severity == adapters.SeverityError || f.Severity == adapters.SeverityWarning {
@@ -142,8 +142,8 @@ func TestCheckOfNamesAndPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{Visibility: 10 * time.Second})
 		long := adapters.Consumer{Topic: strings.Repeat("orders.", 10) + "eu", Group: "billing", Concurrency: 1}
-		b.ensure(long)
-		findings, err := b.broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{long})
+		b.Ensure(long)
+		findings, err := b.Broker.(adapters.Checker).Check(t.Context(), []adapters.Consumer{long})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,18 +25,18 @@ func TestHostileMetadataCanBeHandedOff(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				s := b.subscribe(orders)
+				s := b.Subscribe(orders)
 				b.publish("orders", "body", map[string]types.MessageAttributeValue{
 					"spillway-metadata": {DataType: aws.String("String"), StringValue: aws.String(`{"v":1,"metadata":{` + metadata + `}}`)},
 				})
-				d := b.next(s)
+				d := b.Next(s)
 				for _, stream := range []adapters.Stream{adapters.StreamRetry, adapters.StreamDeadLetter} {
 					r := d.Record
-					b.handoff(adapters.Handoff{Consumer: orders, Stream: stream, Record: r})
+					b.Handoff(adapters.Handoff{Consumer: orders, Stream: stream, Record: r})
 					r.Native = nil // as from an inventory
-					b.handoff(adapters.Handoff{Consumer: orders, Stream: stream, Record: r})
+					b.Handoff(adapters.Handoff{Consumer: orders, Stream: stream, Record: r})
 				}
-				b.ack(d)
+				b.Ack(d)
 			})
 		})
 	}
@@ -48,13 +48,13 @@ func TestSuspectsAreHandledWithoutTheirNumber(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		b.fake.Inject(sqsfake.Fault{Action: "GetQueueAttributes", Times: sqsfake.Always, Do: sqsfake.Fail("AccessDenied")})
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "s", Payload: []byte("x")}})
-		d := b.next(s)
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamSuspect, Record: adapters.Record{ID: "s", Payload: []byte("x")}})
+		d := b.Next(s)
 		if d.Stream != adapters.StreamSuspect {
 			t.Errorf("delivered from %s", d.Stream)
 		}
-		b.ack(d)
+		b.Ack(d)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spillway-mq/spillway/adapters/adaptertest"
 	"github.com/spillway-mq/spillway/adapters/sqs"
 	"github.com/spillway-mq/spillway/adapters/sqs/sqsfake"
 )
@@ -21,9 +22,9 @@ import (
 func TestWatermillAWSInteroperates(t *testing.T) {
 	t.Parallel()
 	fake := newFakeOutside(t)
-	b := &bench{T: t, fake: fake, client: client(fake.Client()), cfg: sqs.Config{HTTPClient: fake.Client(), PollWait: time.Second}}
-	b.broker = b.open()
-	b.ensure(orders)
+	b := &bench{Bench: adaptertest.Bench{T: t, Patience: patience}, fake: fake, client: client(fake.Client()), cfg: sqs.Config{HTTPClient: fake.Client(), PollWait: time.Second}}
+	b.Broker = b.open()
+	b.Ensure(orders)
 	theirs := awsConfig(fake)
 	pub, err := wsqs.NewPublisher(wsqs.PublisherConfig{AWSConfig: theirs, Marshaler: wsqs.DefaultMarshalerUnmarshaler{}}, watermill.NopLogger{})
 	if err != nil {
@@ -35,8 +36,8 @@ func TestWatermillAWSInteroperates(t *testing.T) {
 	if err := pub.Publish(orders.Topic, out); err != nil {
 		t.Fatal(err)
 	}
-	s := b.subscribe(orders)
-	d := b.next(s)
+	s := b.Subscribe(orders)
+	d := b.Next(s)
 	got := message.Metadata{}
 	for _, h := range d.Headers {
 		got[h.Key] = string(h.Value)
@@ -44,7 +45,7 @@ func TestWatermillAWSInteroperates(t *testing.T) {
 	if diff := cmp.Diff(metadata, got); diff != "" || d.ID != "from-watermill" || string(d.Payload) != `{"id":1}` {
 		t.Errorf("%q %q, metadata (-want +got):\n%s", d.ID, d.Payload, diff)
 	}
-	b.ack(d)
+	b.Ack(d)
 
 	sub, err := wsqs.NewSubscriber(wsqs.SubscriberConfig{AWSConfig: theirs, Unmarshaler: wsqs.DefaultMarshalerUnmarshaler{}}, watermill.NopLogger{})
 	if err != nil {
@@ -58,7 +59,7 @@ func TestWatermillAWSInteroperates(t *testing.T) {
 	}
 	out = message.NewMessage("from-spillway", []byte("text"))
 	out.Metadata = metadata
-	if err := b.broker.Publisher().Publish("shipments", out); err != nil {
+	if err := b.Broker.Publisher().Publish("shipments", out); err != nil {
 		t.Fatal(err)
 	}
 	select {

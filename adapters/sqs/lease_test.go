@@ -24,9 +24,9 @@ func TestLeaseIsRenewedWhileItIsHeld(t *testing.T) {
 		b := setup(t)
 		c := orders
 		c.Concurrency = 2
-		s := b.subscribe(c)
+		s := b.Subscribe(c)
 		b.publish("orders", "long", nil)
-		d := b.next(s)
+		d := b.Next(s)
 		select {
 		case twice := <-s.Deliveries():
 			t.Errorf("%q was delivered again, count %d, while its handler runs", twice.ID, twice.Count)
@@ -38,7 +38,7 @@ func TestLeaseIsRenewedWhileItIsHeld(t *testing.T) {
 		if beats < 340 || beats > 400 {
 			t.Errorf("%d renewals in an hour, want about 360: three in each visibility of 30 s", beats)
 		}
-		b.ack(d)
+		b.Ack(d)
 		if left := b.fake.Messages("orders"); len(left) != 0 {
 			t.Errorf("the queue still holds %v", left)
 		}
@@ -50,12 +50,12 @@ func TestRenewalEndsBeforeTheMessageIsDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		b.fake.Inject(sqsfake.Fault{Action: "ChangeMessageVisibility", Do: sqsfake.Delay(5 * time.Second)})
 		b.publish("orders", "a", nil)
-		d := b.next(s)
+		d := b.Next(s)
 		time.Sleep(12 * time.Second) // the renewal after 9 to 11 seconds has begun
-		b.ack(d)
+		b.Ack(d)
 		calls := b.fake.Calls("")
 		var beat, deletion sqsfake.Call
 		for _, c := range calls {
@@ -81,9 +81,9 @@ func TestLeaseIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		b.publish("orders", "endless", nil)
-		d, from := b.next(s), time.Now()
+		d, from := b.Next(s), time.Now()
 		<-d.Lost
 		if held := time.Since(from); held > 12*time.Hour || held < 11*time.Hour+50*time.Minute {
 			t.Errorf("the lease was held for %s, want nearly 12h", held)
@@ -91,7 +91,7 @@ func TestLeaseIsBounded(t *testing.T) {
 		if err := d.Settler.Return(t.Context(), d); err != nil {
 			t.Errorf("return after the lease was lost: %v", err)
 		}
-		if again := b.next(s); again.Count != 2 {
+		if again := b.Next(s); again.Count != 2 {
 			t.Errorf("it came again with count %d, want 2", again.Count)
 		}
 		for _, c := range b.fake.Calls("ChangeMessageVisibility") {
@@ -115,9 +115,9 @@ func TestLeaseSurvivesAShortOutageOnly(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				s := b.subscribe(orders)
+				s := b.Subscribe(orders)
 				b.publish("orders", "a", nil)
-				d := b.next(s)
+				d := b.Next(s)
 				b.fake.Inject(sqsfake.Fault{Action: "ChangeMessageVisibility", Times: tc.outage, Do: sqsfake.Refuse()})
 				select {
 				case <-d.Lost:
@@ -147,9 +147,9 @@ func TestLeaseThatSomebodyElseHasIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		b.publish("orders", "a", nil)
-		d := b.next(s)
+		d := b.Next(s)
 		b.fake.Inject(sqsfake.Fault{Action: "ChangeMessageVisibility", Do: sqsfake.Fail("ReceiptHandleIsInvalid")})
 		<-d.Lost
 		if err := d.Settler.Return(t.Context(), d); err != nil {
@@ -164,13 +164,13 @@ func TestReturnBacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{Visibility: 10 * time.Minute, MaxReceiveCount: 1000})
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		b.publish("orders", "a", nil)
-		d := b.next(s)
+		d := b.Next(s)
 		for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
 			from := time.Now()
-			b.giveBack(d)
-			d = b.next(s)
+			b.Return(d)
+			d = b.Next(s)
 			if got := time.Since(from); got != want || d.Count != i+2 {
 				t.Errorf("after return %d it came after %s with count %d, want %s and %d", i+1, got, d.Count, want, i+2)
 			}
@@ -184,11 +184,11 @@ func TestCloseLeavesNothingInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{BatchSize: 10})
-		b.ensure(orders)
+		b.Ensure(orders)
 		for _, body := range []string{"a", "b", "c"} {
 			b.publish("orders", body, nil)
 		}
-		s, err := b.broker.Subscribe(t.Context(), orders)
+		s, err := b.Broker.Subscribe(t.Context(), orders)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestCloseWaitsForLongPollsOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{CloseWait: time.Minute})
 		process := b.open()
-		b.ensure(orders)
+		b.Ensure(orders)
 		s, err := process.Subscribe(t.Context(), orders)
 		if err != nil {
 			t.Fatal(err)
@@ -249,18 +249,18 @@ func TestReturnsNeverReachTheRedrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		b.publish("orders", "a", nil)
 		for range 30 {
-			s := b.subscribe(orders)
-			d := b.next(s)
+			s := b.Subscribe(orders)
+			d := b.Next(s)
 			if d.Count > 5 {
 				t.Errorf("count %d", d.Count)
 			}
 			if err := s.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			b.giveBack(d)
+			b.Return(d)
 		}
 		if dead := b.fake.Messages("orders_billing_dlq"); len(dead) != 0 {
 			t.Errorf("it became a dead letter: %v", dead)
@@ -277,17 +277,17 @@ func TestDeadLettersAreNotWrittenAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		pairs, _ := envelope.State{Attempt: 3, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}, Message: "why"}.Pairs(0)
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: []byte("a")}, State: pairs})
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: []byte("a")}, State: pairs})
 		before := b.fake.Messages("orders_billing_dlq")[0]
-		s := b.subscribe(adapters.Consumer{Topic: "orders.billing.dlq", Group: "repair", Concurrency: 1})
+		s := b.Subscribe(adapters.Consumer{Topic: "orders.billing.dlq", Group: "repair", Concurrency: 1})
 		for i := range 12 {
-			d := b.next(s)
+			d := b.Next(s)
 			if d.Count != i+1 {
 				t.Errorf("count %d, want %d", d.Count, i+1)
 			}
-			b.giveBack(d)
+			b.Return(d)
 		}
 		after := b.fake.Messages("orders_billing_dlq")
 		if len(after) != 1 || after[0].ID != before.ID || b.dead()[0].Message != "why" {
@@ -302,18 +302,18 @@ func TestWrittenAnewIsUnchanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		pairs, _ := envelope.State{Attempt: 3, ConsumerGroup: "billing", Source: envelope.Position{Topic: "orders"}}.Pairs(0)
 		r := adapters.Record{ID: "a", Payload: []byte("\xff"), Headers: []adapters.Header{{Key: "n", Value: []byte("7"), Type: "Number"}, {Key: "k", Value: []byte{}}}}
-		b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: r, State: pairs})
+		b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: r, State: pairs})
 		for range 7 {
-			d := b.next(s)
+			d := b.Next(s)
 			st := envelope.Parse(d.Headers, time.Now())
 			d.Headers = envelope.StripHeaders(d.Headers)
 			if diff := cmp.Diff(r, d.Record, cmpopts.IgnoreFields(adapters.Record{}, "Native", "Position"), cmpopts.SortSlices(func(a, b adapters.Header) bool { return a.Key > b.Key })); diff != "" || st.Attempt != 3 {
 				t.Fatalf("attempt %d, record (-want +got):\n%s", st.Attempt, diff)
 			}
-			b.giveBack(d)
+			b.Return(d)
 		}
 	})
 }

@@ -138,23 +138,22 @@ var orders = adapters.Consumer{Topic: "orders", Group: "billing", Concurrency: 1
 
 // bench is a broker on a fake, in a bubble, with a plain client beside it.
 type bench struct {
-	*testing.T
+	adaptertest.Bench
 	fake   *sqsfake.Server
 	client *awssqs.Client
 	cfg    sqs.Config
-	broker adapters.Broker
 	topic  string // of the programs that it runs
 }
 
 func setup(t *testing.T, cfgs ...sqs.Config) *bench {
 	t.Helper()
-	b := &bench{T: t, fake: newFake(t), topic: orders.Topic}
+	b := &bench{Bench: adaptertest.Bench{T: t, Patience: 24 * time.Hour}, fake: newFake(t), topic: orders.Topic}
 	b.client = client(b.fake.Client())
 	for _, cfg := range cfgs {
 		b.cfg = cfg
 	}
 	b.cfg.HTTPClient = b.fake.Client()
-	b.broker = b.open()
+	b.Broker = b.open()
 	return b
 }
 
@@ -183,65 +182,6 @@ func (b *bench) tryOpen() (adapters.Broker, error) {
 		}
 	})
 	return broker, nil
-}
-
-func (b *bench) ensure(c adapters.Consumer) {
-	b.Helper()
-	if err := b.broker.Ensure(b.Context(), c); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// subscribe opens a subscription that is closed at the end of the test.
-func (b *bench) subscribe(c adapters.Consumer) adapters.Subscription {
-	b.Helper()
-	b.ensure(c)
-	s, err := b.broker.Subscribe(b.Context(), c)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			b.Errorf("close subscription: %v", err)
-		}
-	})
-	return s
-}
-
-func (b *bench) handoff(h adapters.Handoff) {
-	b.Helper()
-	if err := b.broker.Handoff(b.Context(), h); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// next returns the next delivery.
-func (b *bench) next(s adapters.Subscription) *adapters.Delivery {
-	b.Helper()
-	select {
-	case d, ok := <-s.Deliveries():
-		if ok {
-			return d
-		}
-		b.Fatal("the subscription ended")
-	case <-time.After(24 * time.Hour):
-		b.Fatal("nothing was delivered")
-	}
-	return nil
-}
-
-func (b *bench) ack(d *adapters.Delivery) {
-	b.Helper()
-	if err := d.Settler.Ack(b.Context(), d); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func (b *bench) giveBack(d *adapters.Delivery) {
-	b.Helper()
-	if err := d.Settler.Return(b.Context(), d); err != nil {
-		b.Fatal(err)
-	}
 }
 
 func (b *bench) url(queue string) string {

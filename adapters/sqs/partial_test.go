@@ -37,16 +37,16 @@ func TestDrainRepeatsWhatWasNotDeletedOfABatch(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				b.ensure(orders)
+				b.Ensure(orders)
 				for i := range 5 {
-					b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
+					b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
 				}
 				for _, do := range tc.faults {
 					b.fake.Inject(sqsfake.Fault{Action: "DeleteMessageBatch", Do: do})
 				}
 				seen := map[string]int{}
 				drain := func() error {
-					return b.broker.(adapters.BatchDrainer).DrainBatch(t.Context(), "orders.billing.dlq", 5, func(_ context.Context, batch []adapters.Record) error {
+					return b.Broker.(adapters.BatchDrainer).DrainBatch(t.Context(), "orders.billing.dlq", 5, func(_ context.Context, batch []adapters.Record) error {
 						for _, r := range batch {
 							seen[r.ID]++
 						}
@@ -93,13 +93,13 @@ func TestDrainKeepsTheBatchThatCouldNotBeDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		for i := range 25 {
-			b.handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
+			b.Handoff(adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: fmt.Sprint(i), Payload: []byte("x")}})
 		}
 		b.fake.Inject(sqsfake.Fault{Action: "DeleteMessageBatch", Do: sqsfake.Fail("AccessDenied")})
 		n := 0
-		err := b.broker.(adapters.BatchDrainer).DrainBatch(t.Context(), "orders.billing.dlq", 25, func(_ context.Context, batch []adapters.Record) error {
+		err := b.Broker.(adapters.BatchDrainer).DrainBatch(t.Context(), "orders.billing.dlq", 25, func(_ context.Context, batch []adapters.Record) error {
 			n += len(batch)
 			return nil
 		})

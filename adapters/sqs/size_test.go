@@ -44,20 +44,20 @@ func TestUnknownLimitIsFoundOutBySending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.deny()
-		b.ensure(orders)
+		b.Ensure(orders)
 		h := adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: letters(300 << 10)}}
-		b.handoff(h)
-		if err := b.broker.Publisher().Publish("orders", message.NewMessage("a", letters(300<<10))); err != nil {
+		b.Handoff(h)
+		if err := b.Broker.Publisher().Publish("orders", message.NewMessage("a", letters(300<<10))); err != nil {
 			t.Error(err)
 		}
 		b.resize("orders_billing_dlq", "262144")
-		if err := b.broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) {
+		if err := b.Broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) {
 			t.Errorf("after the limit was lowered: %v, want ErrTooLarge", err)
 		}
 		h.Record.Payload = letters(200 << 10)
-		b.handoff(h)
+		b.Handoff(h)
 		h.Record.Payload = letters(1<<20 + 1)
-		if err := b.broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) {
+		if err := b.Broker.Handoff(t.Context(), h); !errors.Is(err, adapters.ErrTooLarge) {
 			t.Errorf("beyond what any queue takes: %v, want ErrTooLarge", err)
 		}
 		if n := len(b.fake.Messages("orders_billing_dlq")); n != 2 {
@@ -72,11 +72,11 @@ func TestLimitsMayChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		b.resize("orders_billing_dlq", "262144")
 		h := adapters.Handoff{Consumer: orders, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a", Payload: letters(300 << 10)}}
 		for range 2 {
-			err := b.broker.Handoff(t.Context(), h)
+			err := b.Broker.Handoff(t.Context(), h)
 			if !errors.Is(err, adapters.ErrTooLarge) || errors.Is(err, adapters.ErrRefused) || !strings.Contains(err.Error(), "262144") {
 				t.Errorf("after the limit was lowered: %v, want ErrTooLarge with the limit", err)
 			}
@@ -85,7 +85,7 @@ func TestLimitsMayChange(t *testing.T) {
 			t.Errorf("%d messages were sent, want 1: the second is known to be too large", n)
 		}
 		b.resize("orders_billing_dlq", "1048576")
-		b.handoff(h)
+		b.Handoff(h)
 		if n := len(b.fake.Messages("orders_billing_dlq")); n != 1 {
 			t.Errorf("%d dead letters, want 1", n)
 		}
@@ -103,9 +103,9 @@ func TestRefusalOfSmallMessageIsNotAboutItsSize(t *testing.T) {
 				if denied {
 					b.deny()
 				}
-				b.ensure(orders)
+				b.Ensure(orders)
 				b.fake.Inject(sqsfake.Fault{Action: "SendMessage", Do: sqsfake.Fail("InvalidParameterValue")})
-				err := b.broker.Handoff(t.Context(), adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a", Payload: letters(100)}})
+				err := b.Broker.Handoff(t.Context(), adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a", Payload: letters(100)}})
 				if !errors.Is(err, adapters.ErrRefused) || errors.Is(err, adapters.ErrTooLarge) {
 					t.Errorf("%v, want ErrRefused", err)
 				}
@@ -127,7 +127,7 @@ func TestLoweredLimitTrimsTheEvidence(t *testing.T) {
 				if denied {
 					b.deny()
 				}
-				b.ensure(orders)
+				b.Ensure(orders)
 				b.run(spillway.Config{Policy: policy.Policy{Attempts: policy.Attempts{Transient: 1}}}, func(*message.Message) error {
 					return failure.Transient(errors.New(strings.Repeat("why ", 100)))
 				})
@@ -136,7 +136,7 @@ func TestLoweredLimitTrimsTheEvidence(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				var dead []adapters.Record
 				b.fake.ClearFaults()
-				if err := b.broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
+				if err := b.Broker.Drain(t.Context(), "orders.billing.dlq", func(_ context.Context, r adapters.Record) error {
 					dead = append(dead, r)
 					return nil
 				}); err != nil {

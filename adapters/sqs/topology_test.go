@@ -23,7 +23,7 @@ func TestEnsureMakesQueuesWithANet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		want := []string{"orders", "orders_billing_dlq", "orders_billing_parking", "orders_billing_retry", "orders_billing_suspect"}
 		if diff := cmp.Diff(want, b.fake.Queues()); diff != "" {
 			t.Fatalf("queues (-want +got):\n%s", diff)
@@ -46,7 +46,7 @@ func TestEnsureMakesQueuesWithANet(t *testing.T) {
 		if p := b.attributes("orders_billing_parking")["RedrivePolicy"]; p != "" {
 			t.Errorf("the parking queue has the redrive policy %s", p)
 		}
-		b.ensure(orders)
+		b.Ensure(orders)
 	})
 }
 
@@ -57,7 +57,7 @@ func TestEnsureOfAQueueThatExists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.create("orders", map[string]string{"VisibilityTimeout": "77"})
-		b.ensure(orders)
+		b.Ensure(orders)
 		a := b.attributes("orders")
 		if !strings.Contains(a["RedrivePolicy"], ":orders_billing_dlq") || a["VisibilityTimeout"] != "77" {
 			t.Errorf("redrive policy %q, visibility %s", a["RedrivePolicy"], a["VisibilityTimeout"])
@@ -67,15 +67,15 @@ func TestEnsureOfAQueueThatExists(t *testing.T) {
 		arn := b.attributes("jobs-dlq")["QueueArn"]
 		b.create("jobs", map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"5"}`, arn)})
 		jobs := adapters.Consumer{Topic: "jobs", Group: "billing", Concurrency: 1}
-		err := b.broker.Ensure(t.Context(), jobs)
+		err := b.Broker.Ensure(t.Context(), jobs)
 		differs, ok := errors.AsType[*sqs.QueueError](err)
 		if !ok || differs.Queue != "jobs" || differs.Attribute != "RedrivePolicy" || !strings.Contains(differs.Hint, `Config.Queues["jobs.billing.dlq"]`) {
 			t.Fatalf("a queue with another net: %v", err)
 		}
 		b.cfg.Queues = map[string]string{"jobs.billing.dlq": "jobs-dlq"}
-		b.broker = b.open()
-		b.ensure(jobs)
-		b.handoff(adapters.Handoff{Consumer: jobs, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a"}})
+		b.Broker = b.open()
+		b.Ensure(jobs)
+		b.Handoff(adapters.Handoff{Consumer: jobs, Stream: adapters.StreamDeadLetter, Record: adapters.Record{ID: "a"}})
 		if n := len(b.fake.Messages("jobs-dlq")); n != 1 {
 			t.Errorf("%d dead letters in the queue of that name, want 1", n)
 		}
@@ -87,7 +87,7 @@ func TestSecondGroupOfAnotherProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(orders)
+		b.Ensure(orders)
 		other := orders
 		other.Group = "shipping"
 		if err := b.open().Ensure(t.Context(), other); err == nil || !strings.Contains(err.Error(), "a queue has one group") {
@@ -104,7 +104,7 @@ func TestParkingQueueMustHaveNoNet(t *testing.T) {
 		b.create("orders_billing_parking", map[string]string{
 			"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"5"}`, b.attributes("dlq")["QueueArn"]),
 		})
-		if err := b.broker.Ensure(t.Context(), orders); err == nil || !strings.Contains(err.Error(), "remove it") {
+		if err := b.Broker.Ensure(t.Context(), orders); err == nil || !strings.Contains(err.Error(), "remove it") {
 			t.Errorf("a parking queue with a redrive policy: %v", err)
 		}
 	})
@@ -114,11 +114,11 @@ func TestVerifyOnlyCreatesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{VerifyOnly: true})
-		err := b.broker.Ensure(t.Context(), orders)
+		err := b.Broker.Ensure(t.Context(), orders)
 		if missing, ok := errors.AsType[*sqs.QueueError](err); !ok || missing.Queue != "orders_billing_dlq" {
 			t.Errorf("without queues: %v", err)
 		}
-		if err := b.broker.Publisher().Publish("orders", message.NewMessage("a", nil)); err == nil {
+		if err := b.Broker.Publisher().Publish("orders", message.NewMessage("a", nil)); err == nil {
 			t.Error("a publish to a queue that does not exist succeeded")
 		}
 		if q := b.fake.Queues(); len(q) != 0 {
@@ -136,7 +136,7 @@ func TestTopicMayBeTheURLOfAQueue(t *testing.T) {
 		for _, action := range []string{"CreateQueue", "GetQueueUrl", "GetQueueAttributes"} {
 			b.fake.Inject(sqsfake.Fault{Action: action, Times: sqsfake.Always, Do: sqsfake.Fail("AccessDenied")})
 		}
-		if err := b.broker.Publisher().Publish(url, message.NewMessage("a", []byte("body"))); err != nil {
+		if err := b.Broker.Publisher().Publish(url, message.NewMessage("a", []byte("body"))); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(b.fake.Messages("orders")); n != 1 {
@@ -144,7 +144,7 @@ func TestTopicMayBeTheURLOfAQueue(t *testing.T) {
 		}
 		b.fake.ClearFaults()
 		c := adapters.Consumer{Topic: url, Group: "billing", Concurrency: 1}
-		if d := b.next(b.subscribe(c)); d.ID != "a" {
+		if d := b.Next(b.Subscribe(c)); d.ID != "a" {
 			t.Errorf("received %q", d.ID)
 		}
 	})
@@ -157,19 +157,19 @@ func TestQueuesOwnDelayDoesNotHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.create("orders_billing_retry", map[string]string{"DelaySeconds": "60"})
-		s := b.subscribe(orders)
+		s := b.Subscribe(orders)
 		for _, wanted := range []time.Duration{0, time.Second, 5 * time.Second, 90 * time.Second} {
 			from := time.Now()
 			h := adapters.Handoff{Consumer: orders, Stream: adapters.StreamRetry, Record: adapters.Record{ID: "a"}}
 			if wanted > 0 {
 				h.Due = from.Add(wanted)
 			}
-			b.handoff(h)
-			d := b.next(s)
+			b.Handoff(h)
+			d := b.Next(s)
 			if got := time.Since(from); got != max(wanted, time.Second) {
 				t.Errorf("wanted %s, waited %s", wanted, got)
 			}
-			b.ack(d)
+			b.Ack(d)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestFIFONeedsAMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		fifo := adapters.Consumer{Topic: "orders.fifo", Group: "billing", Concurrency: 1}
-		if err := b.broker.Ensure(t.Context(), fifo); !errors.Is(err, adapters.ErrUnsupported) || !strings.Contains(err.Error(), "RelaxedFIFO") {
+		if err := b.Broker.Ensure(t.Context(), fifo); !errors.Is(err, adapters.ErrUnsupported) || !strings.Contains(err.Error(), "RelaxedFIFO") {
 			t.Errorf("a FIFO topic: %v", err)
 		}
 		if q := b.fake.Queues(); len(q) != 0 {
@@ -196,28 +196,28 @@ func TestRelaxedFIFO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{RelaxedFIFO: true})
 		fifo := adapters.Consumer{Topic: "orders.fifo", Group: "billing", Concurrency: 1}
-		s := b.subscribe(fifo)
+		s := b.Subscribe(fifo)
 		msg := message.NewMessage("a", []byte("body"))
-		if err := b.broker.Publisher().Publish(fifo.Topic, msg); !errors.Is(err, adapters.ErrRefused) {
+		if err := b.Broker.Publisher().Publish(fifo.Topic, msg); !errors.Is(err, adapters.ErrRefused) {
 			t.Errorf("without a group: %v", err)
 		}
 		msg.Metadata.Set("MessageGroupId", "group-7")
-		if err := b.broker.Publisher().Publish(fifo.Topic, msg); err != nil {
+		if err := b.Broker.Publisher().Publish(fifo.Topic, msg); err != nil {
 			t.Fatal(err)
 		}
-		d := b.next(s)
+		d := b.Next(s)
 		if string(d.Key) != "group-7" {
 			t.Errorf("key %q", d.Key)
 		}
-		b.handoff(adapters.Handoff{Consumer: fifo, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(time.Minute)})
-		b.ack(d)
-		d = b.next(s)
+		b.Handoff(adapters.Handoff{Consumer: fifo, Stream: adapters.StreamRetry, Record: d.Record, Due: time.Now().Add(time.Minute)})
+		b.Ack(d)
+		d = b.Next(s)
 		if d.Stream != adapters.StreamRetry || string(d.Key) != "group-7" {
 			t.Errorf("from %s with key %q", d.Stream, d.Key)
 		}
 		dead := adapters.Handoff{Consumer: fifo, Stream: adapters.StreamDeadLetter, Record: d.Record}
-		b.handoff(dead)
-		b.handoff(dead) // a repeat, after an unknown result
+		b.Handoff(dead)
+		b.Handoff(dead) // a repeat, after an unknown result
 		if got := b.fake.Messages("orders_billing_dlq.fifo"); len(got) != 1 || got[0].GroupID != "group-7" {
 			t.Errorf("dead letters: %+v", got)
 		}
@@ -229,8 +229,8 @@ func TestNamesThatMeetAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.ensure(adapters.Consumer{Topic: "a.b", Group: "g", Concurrency: 1})
-		err := b.broker.Ensure(t.Context(), adapters.Consumer{Topic: "a_b", Group: "g", Concurrency: 1})
+		b.Ensure(adapters.Consumer{Topic: "a.b", Group: "g", Concurrency: 1})
+		err := b.Broker.Ensure(t.Context(), adapters.Consumer{Topic: "a_b", Group: "g", Concurrency: 1})
 		if err == nil || !strings.Contains(err.Error(), `queue "a_b" would be both "a.b" and "a_b"`) {
 			t.Errorf("names that meet: %v", err)
 		}

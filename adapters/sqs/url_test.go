@@ -34,8 +34,8 @@ func TestOptionsOfTheURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.broker = broker
-		b.ensure(orders)
+		b.Broker = broker
+		b.Ensure(orders)
 		if a := b.attributes("again"); a["VisibilityTimeout"] != "45" || !strings.HasSuffix(a["RedrivePolicy"], `:dead","maxReceiveCount":7}`) {
 			t.Errorf("the retry queue has visibility %s and redrive policy %s", a["VisibilityTimeout"], a["RedrivePolicy"])
 		}
@@ -65,9 +65,9 @@ func TestPrefixAndAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, sqs.Config{Prefix: "prod-", Queues: map[string]string{"orders.billing.dlq": "dead"}})
 		long := strings.Repeat("x", 78)
-		b.ensure(orders)
-		b.ensure(adapters.Consumer{Topic: long, Group: "g", Concurrency: 1})
-		if err := b.broker.Publisher().Publish("jobs.fifo", message.NewMessage("a", nil)); err == nil {
+		b.Ensure(orders)
+		b.Ensure(adapters.Consumer{Topic: long, Group: "g", Concurrency: 1})
+		if err := b.Broker.Publisher().Publish("jobs.fifo", message.NewMessage("a", nil)); err == nil {
 			t.Error("published to a FIFO queue without a group")
 		}
 		queues := b.fake.Queues()
@@ -83,12 +83,12 @@ func TestPrefixAndAccount(t *testing.T) {
 		}
 
 		b.cfg.Account = "123456789012" // which the fake's queues have
-		b.broker = b.open()
-		b.ensure(orders)
+		b.Broker = b.open()
+		b.Ensure(orders)
 		b.cfg.Account = "999999999999"
-		b.broker = b.open()
+		b.Broker = b.open()
 		made := len(b.fake.Calls("CreateQueue"))
-		err := b.broker.Ensure(t.Context(), orders)
+		err := b.Broker.Ensure(t.Context(), orders)
 		if missing, ok := errors.AsType[*sqs.QueueError](err); !ok || missing.Queue != "dead" {
 			t.Errorf("in an account without queues: %v", err)
 		}

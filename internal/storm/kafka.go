@@ -172,11 +172,17 @@ func kafkaClientConfig() *sarama.Config {
 
 // admin runs f with a connection past the proxy.
 func (t *kafkaTarget) admin(f func(sarama.ClusterAdmin) error) error {
-	a, err := sarama.NewClusterAdmin([]string{t.url.Host}, kafkaClientConfig())
-	if err != nil {
-		return fmt.Errorf("connect to Kafka: %w", err)
+	// After a kill it may be away once more, while it looks through its log.
+	for deadline := time.Now().Add(time.Minute); ; {
+		a, err := sarama.NewClusterAdmin([]string{t.url.Host}, kafkaClientConfig())
+		if err == nil {
+			return errors.Join(f(a), a.Close())
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("connect to Kafka: %w", err)
+		}
+		pause(context.Background(), time.Second)
 	}
-	return errors.Join(f(a), a.Close())
 }
 
 func (t *kafkaTarget) Trials() []Trial {

@@ -49,7 +49,12 @@ func (t *rabbitTarget) Via(addr string) string {
 	return via.String()
 }
 
-func (t *rabbitTarget) Opener() adapters.Opener { return rabbitmq.Opener() }
+// Opener declares all rungs before anything is handed off. RabbitMQ 3.10.8 loses
+// what it has confirmed to the queue that it made last, if it is killed within
+// seconds: docs/rabbitmq.md.
+func (t *rabbitTarget) Opener() adapters.Opener {
+	return rabbitmq.OpenerWith(rabbitmq.Config{WholeLadder: true})
+}
 
 func (t *rabbitTarget) Streams(ctx context.Context, c adapters.Consumer) ([]Place, error) {
 	places := []Place{
