@@ -64,7 +64,7 @@ func (t *kafkaTarget) Kill(string)     {}
 // ProxyAddr is what the broker tells those who come through the proxy.
 func (t *kafkaTarget) ProxyAddr() string {
 	port, _ := strconv.Atoi(t.proxied.Port())
-	return net.JoinHostPort(t.proxied.Hostname(), strconv.Itoa(port+1))
+	return net.JoinHostPort(t.proxied.Hostname(), strconv.Itoa(port+2))
 }
 
 func (t *kafkaTarget) Via(addr string) string {
@@ -172,17 +172,11 @@ func kafkaClientConfig() *sarama.Config {
 
 // admin runs f with a connection past the proxy.
 func (t *kafkaTarget) admin(f func(sarama.ClusterAdmin) error) error {
-	// After a kill it may be away once more, while it looks through its log.
-	for deadline := time.Now().Add(time.Minute); ; {
-		a, err := sarama.NewClusterAdmin([]string{t.url.Host}, kafkaClientConfig())
-		if err == nil {
-			return errors.Join(f(a), a.Close())
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("connect to Kafka: %w", err)
-		}
-		pause(context.Background(), time.Second)
+	a, err := sarama.NewClusterAdmin([]string{t.url.Host}, kafkaClientConfig())
+	if err != nil {
+		return fmt.Errorf("connect to Kafka: %w", err)
 	}
+	return errors.Join(f(a), a.Close())
 }
 
 func (t *kafkaTarget) Trials() []Trial {

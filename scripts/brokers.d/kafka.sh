@@ -11,9 +11,10 @@
 #                         instead of Maven's
 #   JAVA_HOME             folder of the Java to use; default: java in PATH
 
-# Clients, the controller, clients that come through a proxy, that proxy, and
-# clients with TLS and a password.
-ports=5
+# Clients, the controller, clients that come through a proxy, and clients with
+# TLS and a password. The next port is that proxy's, and not the broker's: a
+# broker that was killed starts again while the proxy listens.
+ports=4
 kafka=4.1.1
 image=${SPILLWAY_KAFKA_IMAGE:-apache/kafka:$kafka}
 cache=${XDG_CACHE_HOME:-${HOME:-$root}/.cache}/spillway/kafka-$kafka
@@ -36,7 +37,7 @@ variables() {
 	echo "SPILLWAY_TEST_KAFKA=$(url)"
 	printf 'SPILLWAY_TEST_KAFKACTL=%q\n' "$dir/kafkactl"
 	echo "SPILLWAY_TEST_KAFKA_PROXIED=kafka://127.0.0.1:$((port + 2))"
-	echo "SPILLWAY_TEST_KAFKA_TLS=kafkas://$user:$password@127.0.0.1:$((port + 4))"
+	echo "SPILLWAY_TEST_KAFKA_TLS=kafkas://$user:$password@127.0.0.1:$((port + 3))"
 	printf 'SPILLWAY_TEST_KAFKA_CERTS=%q\n' "$dir/tls"
 }
 
@@ -175,8 +176,8 @@ configure() {
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$((port + 1))
-		listeners=CLIENT://$host:$port,CONTROLLER://127.0.0.1:$((port + 1)),PROXIED://$host:$((port + 2)),SECURED://$host:$((port + 4))
-		advertised.listeners=CLIENT://127.0.0.1:$port,PROXIED://127.0.0.1:$((port + 3)),SECURED://127.0.0.1:$((port + 4))
+		listeners=CLIENT://$host:$port,CONTROLLER://127.0.0.1:$((port + 1)),PROXIED://$host:$((port + 2)),SECURED://$host:$((port + 3))
+		advertised.listeners=CLIENT://127.0.0.1:$port,PROXIED://127.0.0.1:$((port + 4)),SECURED://127.0.0.1:$((port + 3))
 		listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT,SECURED:SASL_SSL
 		listener.name.secured.ssl.keystore.type=PEM
 		listener.name.secured.ssl.keystore.certificate.chain=$(inline "$dir/tls/broker.pem")
@@ -253,7 +254,7 @@ create() {
 	docker create --name "$container" --hostname spillway \
 		--publish "127.0.0.1:$port:$port" \
 		--publish "127.0.0.1:$((port + 2)):$((port + 2))" \
-		--publish "127.0.0.1:$((port + 4)):$((port + 4))" \
+		--publish "127.0.0.1:$((port + 3)):$((port + 3))" \
 		--volume "$container:/var/lib/kafka/data" \
 		--ulimit nofile=65536:65536 \
 		--env KAFKA_HEAP_OPTS="$jvm" --env KAFKA_JVM_PERFORMANCE_OPTS=-server \
